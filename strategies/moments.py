@@ -95,7 +95,7 @@ class Moments(Strategy):
     settings = {"features": "bounded", "model": "linear"}  # noqa: RUF012 - of the class, as all of these
     exchange = send_moments
     masked_exchange = send_masked_moments
-    state: ClassVar[tuple[str, ...]] = ("second", "first", "adding", "path", "noises")
+    state: ClassVar[tuple[str, ...]] = ("second", "first", "adding", "deviation", "fitted", "path", "noises")
     options: Options
 
     def prepare(self) -> None:
@@ -132,8 +132,10 @@ class Moments(Strategy):
         if options.monotone:
             refuse_unordered(directions_of(options.monotone), task.data().train.encoding, self.population.classes)
         self.second = self.first = torch.empty(0, dtype=torch.float64)  # the sums as they were released
+        self.fitted = torch.empty(0, dtype=torch.float64)  # weights of the latest logistic step
         self.path = torch.empty(0, dtype=torch.float64)  # differences of scores' weights, before each step and after
         self.adding = self.sharers  # clients whose noise is in the moments
+        self.deviation = 0.0  # of the noise on every number of them
         self.noises: list[float] = []  # deviation of the noise on the gradient of each logistic step
         self.stepped: Head | None = None  # the logistic regression of the latest round, of the features it is fitted to
 
@@ -183,7 +185,7 @@ class Moments(Strategy):
         """
         left = self.rounds - 1 - self.step
         if not self._has_moments:
-            self.adding = self.answering
+            self.adding, self.deviation = self.answering, self._deviation_of(self.answering)
             self.second, self.first = noisy["second"], unmixed(noisy["first"]) if self._mixes else noisy["first"]
             trained = logistic.start(self.told.pooled(), self.options.floor) if left else None
         else:
@@ -192,10 +194,16 @@ class Moments(Strategy):
             self.noises = [*self.noises, self._deviation_of(self.answering)]
         self.stepped = trained
         if trained is not None:
+            self.fitted = trained.weights
             self.path = torch.cat([self.path, (trained.weights[:, 1] - trained.weights[:, 0])[None]])
             self._become(self.bins.lift @ trained.weights)
         if left == 0:
             self._finish(trained)
+
+    def finish(self) -> None:
+        """Make the front of the latest logistic step."""
+        inverse = least_squares(self.told.pooled(), self.options.floor).inverse
+        self._finish(Head(self.fitted, inverse) if len(self.fitted) else None)
 
     def _finish(self, trained: Head | None) -> None:
         """Make the front, and take the classifier that the options name."""
@@ -299,7 +307,7 @@ class Moments(Strategy):
     @cached_property  # which nobody asks for before they were released, and they are released once
     def released(self) -> release.Moments:
         """The moments as they were released."""
-        return release.Moments(sums.unsvec(self.second), self.first, self._deviation, self._last, self._deviations,
+        return release.Moments(sums.unsvec(self.second), self.first, self.deviation, self._last, self._deviations,
                                self._mixes)
 
     @cached_property
@@ -338,11 +346,6 @@ class Moments(Strategy):
         two = self.population.classes == 2
         return ("least_squares", "counted", "equal") if two else ("equal", "counted", "least_squares")
 
-    @property
-    def _deviation(self) -> float:
-        """The standard deviation of the noise on every number of the sums."""
-        return self._deviation_of(self.adding)
-
     def _deviation_of(self, adding: int) -> float:
         """Return the standard deviation of the noise on every number of sums to which some clients add it."""
         share = client_share(self.training.trust, self.sharers) * math.sqrt(adding)
@@ -365,7 +368,7 @@ class Moments(Strategy):
         """The same by group, of as many clients' noise as hold the group; None where that is all of them."""
         if not self._apart:
             return None
-        alone = self._deviation / math.sqrt(self.adding)
+        alone = self.deviation / math.sqrt(self.adding)
         holders = [sum(size > 0 for size in sizes) for sizes in zip(*self.population.sizes, strict=True)]
         return tuple(alone * math.sqrt(number) for number in holders)
 

@@ -32,7 +32,7 @@ from simulations.results.result_folder import (
     same_identity,
 )
 
-_FORMAT = 7  # what a file holds; changes with `strategies.server.state`
+_FORMAT = 8  # what a file holds; changes with `strategies.server.state`
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from functools import partial
 
 import pandas as pd
 import torch
-from flwr.app import ConfigRecord
 from flwr.serverapp import Grid
 
 from fedfair.gradients.layer_probe import trained_parameters
@@ -21,7 +20,7 @@ from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import ENGINES, Engine, make_engine
 from simulations.engines.estimate import refuse_endless, refuse_too_large
 from simulations.engines.progress_bar import bar, in_notebook
-from simulations.engines.resume import Watch, begun, learned_once, train
+from simulations.engines.resume import Watch, begun, evaluate, learned_once, train
 from simulations.files.atomic_files import alone_in
 from simulations.results.node_files import contributions
 from simulations.results.result import Result
@@ -118,8 +117,7 @@ def _trained(experiment: Experiment, grid: Grid, progress: Progress, checkpoint:
     rounds = rounds_of(experiment, grid, progress, checkpoint)
     arrays = pack(first_weights(rounds))
     if rounds.rounds == 0:
-        asked = rounds.configure_evaluate(0, arrays, ConfigRecord(), grid)
-        rounds.aggregate_evaluate(0, grid.send_and_receive(asked, timeout=experiment.answer_timeout))
+        evaluate(rounds, arrays, grid)
     else:
         arrays = rounds.chosen(train(rounds, grid, arrays, checkpoint, watch))
     return result_of(experiment, rounds, unpacked(arrays))

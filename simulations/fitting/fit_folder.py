@@ -294,7 +294,7 @@ class Story:
                          f"{self.asked['needed_records']:,} training records, or an epsilon of "
                          f"{self.asked['needed_epsilon']:.2g}, would be enough.")
         if self.epsilon > self.asked["epsilon"] * (1 + 1e-6):
-            lines.append(f"A round was interrupted and repeated. Both are charged, so that epsilon is "
+            lines.append(f"Figures were interrupted, and released again. Both are charged, so that epsilon is "
                          f"{up(self.epsilon, '.4g')}, not the {self.asked['epsilon']:g} that was asked for.")
         if self.decides_alike is not None:
             others = (f": no other model of the front was within the gap of {self.asked['gap']:g} on {self.chosen_on}, "

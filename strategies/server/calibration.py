@@ -85,6 +85,16 @@ class NoisePlan:
     of_counts: float | None = None
     by_group: tuple[float, ...] | None = None
 
+    def times(self, factor: float) -> NoisePlan:
+        """Return a plan with so many times the noise.
+
+        Args:
+            factor: At least 1.
+        """
+        return NoisePlan(tuple(factor * each for each in self.multipliers), factor * self.of_sum,
+                         None if self.of_counts is None else factor * self.of_counts,
+                         None if self.by_group is None else tuple(factor * each for each in self.by_group))
+
 
 def own_noise(schedule: Schedule, training: Training, beside: Beside) -> float:
     """Return the noise multiplier for one schedule: as set, or calibrated to the target epsilon with all `beside` it.

@@ -284,6 +284,12 @@ class Method(ABC):
         """Rows of the model that are not trained, by the name of their parameter."""
         return padding_rows(self.task.build_model())
 
+    def finish(self) -> None:  # noqa: B027 - the weights of the latest round are the model of most
+        """Make what follows from the rounds so far, of which there is one, in a run that went on after its last.
+
+        Override it for a method that makes something of all its rounds, from what `state` names.
+        """
+
     def client_weights(self) -> tuple[float, ...]:
         """Return each client's share in the average of locally trained weights: its share of the records.
 

@@ -44,6 +44,7 @@ class Strategy(Method):
         sync: Mode of the run.
         key: What batches and noise follow from, or None if they come from the operating system (`noise_key`).
         noise: How much noise the run adds.
+        factor: What that is in units of the noise that was planned before the first round: 1, unless rounds were lost.
         budget: The filter that keeps every group within `group_epsilon`, or None.
         descent: The weights, and the optimiser that changes them.
         step: Number of the round, from 0, that was planned last.
@@ -87,7 +88,8 @@ class Strategy(Method):
         self.descent = Descent(self.optimizer)
         self.prepare()
         refuse_broken_hooks(self)
-        self.noise = self.noise_plan()
+        self._planned_noise = self.noise_plan()
+        self.take_noise(1.0)
         _refuse_insecure(self)
         self.budget = self._group_budget()
 
@@ -101,6 +103,14 @@ class Strategy(Method):
         """
         options = cls.Options(**training.options)
         return noise_key(cls, training.sync or cls.default_sync, options, task, training)
+
+    def take_noise(self, factor: float) -> None:
+        """Add so many times the planned noise from the next round on.
+
+        Args:
+            factor: At least 1.
+        """
+        self.factor, self.noise = factor, self._planned_noise.times(factor)
 
     def take_counts(self, counts: Tensor, expected_batch: float) -> None:
         """Let the method learn; raise `ValueError` if it changes an attribute that its `state` does not declare.

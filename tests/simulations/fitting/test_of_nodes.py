@@ -25,6 +25,7 @@ from simulations.fitting.save import save
 from simulations.flower_run import wanted_of
 from simulations.results.run_folder import RunFolder
 from simulations.settings.experiment import SettingsError
+from strategies.server.rounds import Rounds
 from tests.simulations.fitting.tables import people
 
 SCHEMA = """source = "the study's protocol"
@@ -52,10 +53,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 
 def fitted(files: tuple[str, ...], engine: Engine | None = None, gap: float | None = None, epsilon: float = 1.0,
-           **settings: Any) -> Fitted:
+           folder: Path | None = None, **settings: Any) -> Fitted:
     schema = str(Path(files[0]).with_name("study.toml"))
     wanted = Wanted(None, "", "", epsilon, gap=gap, settings={"schema_file": schema, "missing": "drop", **settings})
-    return fit_nodes(wanted, engine or Local(files=files))
+    return fit_nodes(wanted, engine or Local(files=files), folder)
 
 
 @pytest.fixture(scope="module")
@@ -204,3 +205,26 @@ def test_a_run_config_asks_for_a_fit() -> None:
                           ({"fit": True, "schema": "s", "epsilon": 0}, "epsilon is 0: it should be")):
         with pytest.raises(SettingsError, match=words):
             wanted_of({**keys(), **config})
+
+
+@pytest.mark.parametrize("lost", [1, 2, 4])
+def test_a_fit_that_was_interrupted_stays_within_epsilon(lost: int, files: tuple[str, ...], tmp_path: Path,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    """It spent 1.128 where 1 was asked: one of four equal releases, twice."""
+    end = Rounds.end
+
+    def stopped(self: Rounds, now: int, *others: Any) -> None:
+        """Release a round, and stop before it is kept."""
+        end(self, now, *others)
+        if now == lost:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rounds, "end", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(files, folder=tmp_path / "out")
+    made = fitted(files, folder=tmp_path / "out")
+    assert made.result.ledger.epsilon() <= 1
+    assert sum(made.result.ledger.events.values()) == (4 if lost == 4 else 5)
+    save(made, tmp_path / "out")
+    assert Story.read(tmp_path / "out").epsilon <= 1
