@@ -9,7 +9,6 @@ from typing import Any
 from flwr.app import ArrayRecord
 
 from fedfair.accounting import Ledger
-from fedfair.accounting.events import LEFT_OUT
 from fedfair.accounting.log import EventLog
 from fedfair.protocol.messages import pack
 from strategies.server.rounds import Rounds
@@ -118,7 +117,6 @@ def keep_target(rounds: Rounds, step: int) -> bool:
 def _with_rounds_from(rounds: Rounds, step: int) -> Ledger:
     """Return the ledger as it will be at the end, if round `step` and all after it are as this one is planned."""
     ledger = rounds.ledger.holding(EventLog.from_dict(rounds.ledger.log.to_dict()))
-    ledger.held_out.pop(LEFT_OUT, None)  # of which target_epsilon has no part
     for event, steps, first in rounds.method.plan(step).charges(rounds.population.sizes):
         ledger.record(event, steps * (rounds.rounds - step), first)
     if rounds.training.searches:

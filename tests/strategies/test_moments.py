@@ -248,7 +248,7 @@ def test_private_preprocessing_learns_bins_and_is_charged(data_dir: Path) -> Non
 def test_a_helper_server_knows_the_deviation(table: dict[str, Any]) -> None:
     made = experiment(**table, noise_multiplier=3.0, trust="local", partition="site", clients=4)
     server = Moments(made.task, made.training, population(LocalGrid(client_app.app, 1), made.task))
-    assert server._deviation == pytest.approx(3.0 * math.sqrt(2) * 2)
+    assert server._deviation_of(server.adding) == pytest.approx(3.0 * math.sqrt(2) * 2)
     assert replace(server.plan(0), key=None).event().multipliers == (3.0, 3.0)
 
 
