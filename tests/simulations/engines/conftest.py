@@ -19,11 +19,18 @@ def cluster() -> Iterator[None]:
     """Start a cluster with two cores of this machine, for this process and its workers."""
     import ray
 
-    ray.shutdown()  # what an engine of another test started
-    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    start_cluster()
     yield
     ray.shutdown()
+
+
+def start_cluster() -> None:
+    """Start a cluster, in place of one that an engine of another test started."""
+    import ray
+
+    ray.shutdown()
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from simulations.engines.run import conduct
 from simulations.fitting.fit import Wanted, fit_with_records
 from simulations.results.result import Result
 from strategies.server.replies.requests import added, answers
+from tests.simulations.engines.conftest import start_cluster
 from tests.simulations.engines.faulty import app, calls, leaving, left
 
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.xdist_group("ray")]
@@ -278,6 +279,8 @@ def test_by_default_there_are_as_many_nodes_as_the_cluster_has_room_for() -> Non
 
 @pytest.mark.slow
 def test_flowers_engine_gets_the_cores_that_our_idle_workers_held() -> None:
+    """In a new cluster: Ray keeps the cores of a worker that was killed while it was being restarted."""
+    start_cluster()
     made = experiment("dpsgd-f", steps=1)
     ours = run(made, Ray(nodes=2, cpus=1))
     assert torch.allclose(weights(ours), weights(run(made, Flower(nodes=2))), rtol=0, atol=1e-12)
