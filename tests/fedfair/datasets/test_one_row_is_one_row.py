@@ -23,6 +23,7 @@ from fedfair.datasets.files.chunks import chunks_of, one_chunk
 from fedfair.datasets.files.csv_file import Layout
 from fedfair.datasets.files.row_file import _row, frame_of
 from fedfair.datasets.files.table_file import plain_values, read_table
+from fedfair.datasets.schema import SchemaMismatch
 from fedfair.datasets.split import Together, dealt, numbers_of_names, numbers_of_rows
 from fedfair.protocol.task import Task
 from simulations.fitting.kinds import _cells
@@ -104,6 +105,57 @@ def test_a_cell_of_json_changes_no_other(data: st.DataObject, lines: bool, asked
             (Path(folder) / "own.json").write_text(text)
             tables.append(rows_of(Path(folder) / "own.json", asked))
     same_rows(*tables, place)
+
+
+NODE = """source = "code book"
+label = "y"
+group = "sex"
+[ranges]
+n = [0, 10]
+[categories]
+c = ["a", "b"]
+sex = ["f", "m"]
+y = ["no", "yes"]
+"""
+
+
+def of_node(path: Path, schema: Path, **more: Any) -> dict[int, tuple[Any, ...]] | None:
+    """Return part, features, class and group of each record that a node reads, by its place; None if it refuses."""
+    try:
+        data = Task(partition="nodes", schema_file=str(schema), missing="drop", **more).at_node(str(path), 3).data()
+    except SchemaMismatch:
+        return None
+    return {row: (part, *records.x[place].tolist(), int(records.y[place]), int(records.group[place]))
+            for part, records in data for place, row in enumerate(records.records.tolist())}
+
+
+@settings(QUICK, max_examples=60)
+@given(data=st.data(), mark=st.sampled_from(",;\t"), column=st.sampled_from(["n", "c", "sex", "y"]),
+       more=st.sampled_from([{}, {"duplicates": "together"}]), suffix=st.sampled_from(["csv", "parquet"]))
+def test_a_cell_of_a_nodes_file_changes_no_other_record(data: st.DataObject, mark: str, column: str,
+                                                        more: dict[str, Any], suffix: str) -> None:
+    """Nor whether another is dealt to the training part. The node may refuse the file, which its owner alone hears."""
+    draws = np.random.default_rng(data.draw(st.integers(0, 9)))
+    frame = pd.DataFrame({"n": draws.integers(0, 10, 12).astype(str), "c": draws.choice(["a", "b"], 12),
+                          "sex": draws.choice(["f", "m"], 12), "y": draws.choice(["no", "yes"], 12)})
+    place = data.draw(st.integers(0, 11))
+    cell = data.draw(st.sampled_from([*CELLS[:-1], *frame[column].unique()])).replace(mark, ".")
+    other, read = frame.assign(**{column: frame[column].where(frame.index != place, cell)}), []
+    with TemporaryDirectory() as folder:
+        (schema := Path(folder) / "study.toml").write_text(NODE)
+        for name, table_ in (("a", frame), ("b", other)):
+            path = Path(folder) / f"{name}.{suffix}"
+            if suffix == "csv":
+                lines = [mark.join(row) for row in [[*table_], *table_.to_numpy().tolist()]]
+                path.write_text("\n".join([*lines, ""]))
+            else:
+                table_.to_parquet(path)
+            read.append(of_node(path, schema, **more))
+    before, after = read
+    assert before is not None
+    if after is not None:
+        assert {row: record for row, record in before.items() if row != place} == {
+            row: record for row, record in after.items() if row != place}
 
 
 @settings(QUICK, max_examples=40)
