@@ -84,9 +84,9 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
         x=cells_of(inputs.reset_index(drop=True), encoding) if reading.keeps_missing else encode(inputs, encoding),
         y=torch.tensor(labels.codes.astype("int64")),
         group=torch.tensor(groups.codes.astype("int64")),
-        names=tuple(map(str, groups.categories)),
+        names=tuple(map(value_name, groups.categories)),
         classes=len(labels.categories),
-        labels=tuple(map(str, labels.categories)),
+        labels=tuple(map(value_name, labels.categories)),
         encoding=encoding,
     )
 
@@ -205,7 +205,8 @@ def _with_roles(data: GroupedDataset, whole: pd.DataFrame, participant: str | No
         data = replace(data, weight=weights_of(whole[weight]))
     if site is not None:
         places = _sites(whole[site], asked)
-        data = replace(data, site=torch.tensor(places.codes.astype("int64")), sites=tuple(map(str, places.categories)))
+        data = replace(data, site=torch.tensor(places.codes.astype("int64")),
+                       sites=tuple(map(value_name, places.categories)))
     if participant is None:
         return data
     return replace(data, participant=torch.tensor(pd.Categorical(whole[participant]).codes.astype("int64")))
@@ -305,7 +306,7 @@ def group_names(frame: pd.DataFrame, columns: Sequence[str], reading: Reading = 
             raise unknown("column", name, map(str, frame.columns))
     tidy = shown(tidied(frame[list(columns)], reading), reading)
     present = tidy.notna().all(axis=1)
-    texts = [whole_numbers(tidy.loc[present, name]).astype(str) for name in columns]
+    texts = [whole_numbers(tidy.loc[present, name]).map(value_name) for name in columns]
     named = iter([" & ".join(values) for values in zip(*texts, strict=True)])
     return [next(named) if there else None for there in present]
 
@@ -360,6 +361,11 @@ def complete(frame: pd.DataFrame, missing: Missing, roles: Sequence[str | None] 
         raise ValueError(f"the table has {gaps}: no row is complete; fill them, or leave those columns out by without")
     _log.warning("left out: rows with %s", visible(gaps))
     return frame[~lost]
+
+
+def value_name(value: object) -> str:
+    """Return the name of a class, group or site, by itself alone: a whole number has no decimals."""
+    return str(int(value)) if isinstance(value, float) and value % 1 == 0 and abs(value) < 2**53 else str(value)
 
 
 def whole_numbers(column: pd.Series) -> pd.Series:

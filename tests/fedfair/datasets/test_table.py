@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fedfair.datasets.table import from_csv, from_frame
+from fedfair.datasets.table import from_csv, from_frame, group_names
 
 
 def table() -> pd.DataFrame:
@@ -61,12 +61,14 @@ def test_numbers_as_labels_and_groups_are_categories_in_sorted_order(tmp_path: P
     assert data.numeric == (0, 1)
 
 
-@pytest.mark.parametrize(("values", "names"), [([10, 9, 2, 9], ("2", "9", "10")), ([True, False, True, True],
-                                                                                  ("False", "True"))])
+@pytest.mark.parametrize(("values", "names"), [
+    ([10, 9, 2, 9], ("2", "9", "10")), ([True, False, True, True], ("False", "True")),
+    ([10.0, 1.5, 2.0, 10.0], ("1.5", "2", "10"))])  # a value is named by itself
 def test_labels_that_are_numbers_are_sorted_as_numbers(values: list[object], names: tuple[str, ...]) -> None:
     frame = table().assign(sex=values)
     data = from_frame(frame, "good", "sex", ("age", "wage"))
     assert data.names == names
+    assert group_names(frame, ["sex"]) == [names[number] for number in data.group.tolist()]
 
 
 @pytest.mark.parametrize(("change", "message"), [
