@@ -76,6 +76,10 @@ def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str], recor
     return table.assign(**ends, **columns)  # the scores stay last, where readers of before look for them
 
 
+_SWITCHED = {(None, 0.5): "0 (under 0.5)", (0.5, None): "1 (0.5 and over)"}
+"""The bins of a column of 0 and 1, which a fit tells by its counts."""
+
+
 def _in_words(feature: Feature) -> str:
     """Return a category, or a bin's ends."""
     if feature.missing:
@@ -83,6 +87,8 @@ def _in_words(feature: Feature) -> str:
     if feature.bin is None:
         return str(feature.category)
     low, high = feature.bin
+    if (low, high) in _SWITCHED:
+        return _SWITCHED[low, high]
     if low is None and high is None:
         return "any number"
     if low is None:

@@ -23,6 +23,7 @@ from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.kinds import Counts, evenness_of, kinds
 from simulations.fitting.save import save
+from simulations.results.scorecard import scorecard
 
 SEEDED: dict[str, Any] = {"randomness": "seeded"}
 
@@ -169,6 +170,8 @@ def test_a_column_of_0_and_1_has_two_bins_however_rare_its_ones_are(tmp_path: Pa
         assert ends["rare"] == ends["often"] == [(None, 0.5), (0.5, None)]
         assert ends["visits"] != ends["rare"]
         assert made.result.ledger.epsilon() <= 6.0
+        card = scorecard(made.result.model, made.result.data.train.encoding, ("no", "yes"))
+        assert card.loc[card["column"] == "rare", "value"].tolist() == ["0 (under 0.5)", "1 (0.5 and over)", "missing"]
     given = fit(Wanted(frame, "granted", "sex", 6.0, settings={**seeded, "edges": (("often", (0.2,)),)}))
     assert given.result.experiment.edges == (("often", (0.2,)), ("rare", (0.5,)))
 
