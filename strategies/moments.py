@@ -63,7 +63,8 @@ class Moments(Strategy):
     - `logistic_steps`: after the moments, as many releases of the gradient of logistic regression over all records,
       each with as much noise; mu^2 adds up (`fedfair.moments.logistic`). The model and its part of the front are then
       logistic regression, which loses less than least squares. "auto" takes 3 of two classes' records, else none.
-
+    - `logistic_clip`: the clip norm of a record's gradient in these steps, of which the noise is a multiple. None is
+      longer than 1; at small epsilon about .5 is better.
     - `monotone`: columns whose number the score of the favourable class rises or falls with, as ["income=up"]
       (`fedfair.moments.monotone`).
 
@@ -88,6 +89,7 @@ class Moments(Strategy):
         by_group: bool = False
         gap: Annotated[float, Field(ge=0, le=1)] | None = None
         logistic_steps: Annotated[int, Field(ge=0, le=1000)] | Literal["auto"] = 0
+        logistic_clip: Annotated[float, Field(gt=0, le=1)] = 1.0
         monotone: tuple[str, ...] = ()
 
     modes = ("step",)
@@ -140,8 +142,8 @@ class Moments(Strategy):
         self.stepped: Head | None = None  # the logistic regression of the latest round, of the features it is fitted to
 
     def rule(self) -> ClipRule:
-        """Return what one record adds at most to moments, or to a gradient: sqrt(2), without clipping."""
-        return Flat(sums.SENSITIVITY)
+        """Return what one record adds at most to moments, sqrt(2) without clipping, or to a gradient."""
+        return Flat(sums.SENSITIVITY * (self.options.logistic_clip if self._has_moments else 1.0))
 
     def rates(self) -> tuple[float, ...]:
         """Return 1 for every group: all records take part."""
@@ -247,7 +249,8 @@ class Moments(Strategy):
     @property
     def _course(self) -> logistic.Course:
         """How the logistic regression was trained."""
-        return logistic.Course(self.told.pooled(), self.options.floor, self.path, tuple(self.noises))
+        return logistic.Course(self.told.pooled(), self.options.floor, self.path, tuple(self.noises),
+                               self.options.logistic_clip)
 
     @property
     def _denoised(self) -> Tensor:

@@ -12,8 +12,9 @@ The classifier is the logistic regression of `fedfair.moments.logistic`, with we
 Along the eigenvectors of S, P^-1 is diagonal, with f(l) = 1 / max(l, floor) of each eigenvalue l. A record with
 features a along them changes it by -a_i a_j f[l_i, l_j], divided differences of f (Daleckii and Krein 1965). Steps are
 followed one by one: the gradient at the weights without the record lacks the record's own part there, which is exact,
-and the part of all others differs by h_j S, for which S is taken without its noise (`fedfair.moments.denoised`). A
-constraint by tau is kept as it is. `tests/fedfair/moments` holds it against fits that are made anew.
+and the part of all others differs by h_j S, for which S is taken without its noise (`fedfair.moments.denoised`), and
+h_j is of records whose gradients are not clipped. A constraint by tau is kept as it is. `tests/fedfair/moments` holds
+it against fits that are made anew.
 
 Approximate leave-one-out, without noise: Rad and Maleki 2020; Beirami et al. 2017.
 """
@@ -44,6 +45,8 @@ class LeftOut(NamedTuple):
         contrast: R, features of the one class less those of the other, along the eigenvectors, `[k]`.
         path: Weights of the difference of scores before the first step and after each, along them, `[steps + 1, k]`.
         slopes: h of each step, `[steps]`.
+        unclipped_slopes: By how much of S the gradient of each step changes with the weights, `[steps]`.
+        clip: Clip norm of a record's gradient, `[1]`.
         weights: Weights of the difference of scores of each classifier, `[points, d]`.
         lifted: Eigenvectors as weights of all features, `[d, k]`.
         spread: Directions of all features that a constraint takes weights away from, `[d, constraints]`.
@@ -60,6 +63,8 @@ class LeftOut(NamedTuple):
     contrast: Tensor
     path: Tensor
     slopes: Tensor
+    unclipped_slopes: Tensor
+    clip: Tensor
     weights: Tensor
     lifted: Tensor
     spread: Tensor
@@ -113,13 +118,14 @@ class LeftOut(NamedTuple):
         own = 2 * along * (2 * y - 1)[:, None]
         rest = self.contrast - own
         weights = START * (inverse * rest + change(rest))
-        for step, slope in enumerate(self.slopes, start=1):
+        most = self.clip / along.norm(dim=1).clamp(min=torch.finfo(along.dtype).tiny)
+        for step, (slope, unclipped) in enumerate(zip(self.slopes, self.unclipped_slopes, strict=True), start=1):
             before, after = self.path[step - 1], self.path[step]
             stride = 1 / ((step + 1) * slope)
             gradient = (before - after) / (inverse * stride)
-            wrong = torch.sigmoid((along * weights).sum(1)) - y
+            wrong = (torch.sigmoid((along * weights).sum(1)) - y).clamp(-most, most)
             gradient = (gradient - 2 * along * wrong[:, None]
-                        + 2 * slope * (weights - before) @ self.curvature)
+                        + 2 * unclipped * (weights - before) @ self.curvature)
             weights = weights - stride * (inverse * gradient + change(gradient))
         return weights
 
@@ -146,5 +152,7 @@ def left_out(course: Course, second: Tensor, taus: Sequence[float | None], weigh
     return LeftOut(spectrum.values, vectors, vectors.T @ second @ vectors,
                    torch.tensor([spectrum.least], dtype=torch.float64), bins.kept,
                    2 * (first[:, 1] - first[:, 0]) @ vectors, course.path @ vectors,
-                   torch.tensor(course.slopes, dtype=torch.float64), weights[:, :, 1] - weights[:, :, 0],
+                   torch.tensor(course.slopes, dtype=torch.float64),
+                   torch.tensor(course.unclipped_slopes, dtype=torch.float64),
+                   torch.tensor([course.clip], dtype=torch.float64), weights[:, :, 1] - weights[:, :, 0],
                    bins.ending @ vectors, spread, vectors.T @ across, torch.tensor(shares, dtype=torch.float64))

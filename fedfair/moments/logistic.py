@@ -12,7 +12,10 @@ that noise averages out too (Lacoste-Julien, Schmidt and Bach 2012). The curvatu
 of phi phi', so h is taken as 1/8 at least: then no direction is stepped along for more than twice Newton's step, and no
 step raises the loss but by noise.
 
-|phi_i (p_i - y_i)| <= 1, so no gradient is clipped. Scores of two classes, z_0 = -z_1, have the gradients -g and g.
+|phi_i (p_i - y_i)| <= 1, so no gradient has to be clipped. With a clip norm C < 1 those of records that are decided
+most wrongly are, and noise is C times as large: the loss that is minimised is linear, no longer logistic, beyond
+|p - y| = C, as Huber's is. At small epsilon that is worth more than it costs (`docs/moments.md`). Scores of two
+classes, z_0 = -z_1, have the gradients -g and g.
 
 Newton's method with noise on gradient and curvature: Avella-Medina, Bradshaw and Loh 2023; Ganesh et al. 2023.
 """
@@ -31,6 +34,7 @@ from fedfair.moments.release import Pooled
 START = 1.5
 """Times the least squares fit, where the steps begin."""
 _FLATTEST = 1 / 8  # the least h
+_FAR, _PLACES = 6.0, 400  # deviations of scores, and places of a sum up to there
 _NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(9))
 
 
@@ -42,12 +46,14 @@ class Course(NamedTuple):
         floor: Factor of the least eigenvalue, half of the noise's spectral norm.
         path: Weights of the difference of scores before the first step and after each, `[steps + 1, k]`.
         noises: Standard deviation of the noise on every number of each step's gradient, `[steps]`.
+        clip: Clip norm C of a record's gradient.
     """
 
     moments: Pooled
     floor: float
     path: Tensor
     noises: tuple[float, ...]
+    clip: float = 1.0
 
     @property
     def weights(self) -> Tensor:
@@ -58,6 +64,11 @@ class Course(NamedTuple):
     def slopes(self) -> list[float]:
         """Mean of p (1 - p) before each step, h, `[steps]`."""
         return [slope(_of_classes(before), self.moments) for before in self.path[:-1]]
+
+    @property
+    def unclipped_slopes(self) -> list[float]:
+        """By how much of S the gradient changes with the weights before each step, `[steps]`; see `unclipped_slope`."""
+        return [unclipped_slope(_of_classes(before), self.moments, self.clip) for before in self.path[:-1]]
 
     @property
     def factors(self) -> list[float]:
@@ -134,9 +145,35 @@ def slope(weights: Tensor, moments: Pooled) -> float:
         weights: Weights of a classifier, `[d, 2]`.
         moments: Moments of all groups.
     """
+    mean, deviation = _scores(weights, moments)
+    probability = torch.sigmoid(mean + deviation * _NODES)
+    return max(float(_WEIGHTS @ (probability * (1 - probability)) / _WEIGHTS.sum()), _FLATTEST)
+
+
+def unclipped_slope(weights: Tensor, moments: Pooled, clip: float = 1.0) -> float:
+    """Return the mean of p (1 - p) over records of which the gradient is not clipped, as `slope` takes scores.
+
+    A record of the score z has label 1 with probability p, as the classifier says, and features of norm 1.
+
+    Args:
+        weights: Weights of a classifier, `[d, 2]`.
+        moments: Moments of all groups.
+        clip: Clip norm C.
+    """
+    if clip >= 1:
+        return slope(weights, moments)
+    mean, deviation = _scores(weights, moments)
+    places = torch.linspace(-_FAR, _FAR, _PLACES, dtype=torch.float64)
+    p = torch.sigmoid(mean + deviation * places)
+    kept = p * (1 - p < clip) + (1 - p) * (p < clip)
+    density = torch.exp(-places.square() / 2)
+    return float((density * p * (1 - p) * kept).sum() / density.sum())
+
+
+def _scores(weights: Tensor, moments: Pooled) -> tuple[Tensor, Tensor]:
+    """Return mean and deviation of the difference of scores over records, as the moments tell them."""
     score = weights[:, 1] - weights[:, 0]
     records = (moments.second[-1, -1] / moments.last**2).clamp(min=1.0)
     mean = moments.second[-1] @ score / moments.last / records
     variance = (score @ moments.second @ score / records - mean**2).clamp(min=0.0)
-    probability = torch.sigmoid(mean + variance.sqrt() * _NODES)
-    return max(float(_WEIGHTS @ (probability * (1 - probability)) / _WEIGHTS.sum()), _FLATTEST)
+    return mean, variance.sqrt()

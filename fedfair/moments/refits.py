@@ -36,7 +36,7 @@ from fedfair.mechanisms.randomness import Source, normal, random_bits, uniform
 from fedfair.moments.filled_bins import Filled, Records, columns_of
 from fedfair.moments.front import LOGISTIC, Point, Refits
 from fedfair.moments.heads import Constraint, Head, Spectrum, constrained, directions
-from fedfair.moments.logistic import START, Course, slope
+from fedfair.moments.logistic import START, Course, unclipped_slope
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import CLASSES, unmixed, unsvec
 
@@ -127,7 +127,7 @@ def _with_fresh_noise(moments: Moments, course: Course, second: Tensor, front: S
 
 def _variances(moments: Moments, course: Course, spectrum: Spectrum, second: Tensor) -> Tensor:
     """Return the variance that noise adds to the weight of a class along each eigenvector of S, `[k]`."""
-    inverted, h = spectrum.inverted, slope(course.weights, course.moments)
+    inverted, h = spectrum.inverted, unclipped_slope(course.weights, course.moments, course.clip)
     curved = ((spectrum.vectors.T @ second) * spectrum.vectors.T).sum(1).clamp(min=0.0)
     variances = (START * inverted * moments.noise_of_contrast) ** 2
     for factor, noise in zip(course.factors, course.noises, strict=True):
@@ -139,7 +139,7 @@ def _variances(moments: Moments, course: Course, spectrum: Spectrum, second: Ten
 def _held_back(course: Course, bins: Filled, weights: Tensor, spread: Tensor) -> Tensor:
     """Return what is added to the variance of each weight since rare bins are held near 0, `[points, d]`."""
     assert bins.records is not None
-    numbers, h = bins.records.numbers.clamp(min=0.0), slope(course.weights, course.moments)
+    numbers, h = bins.records.numbers.clamp(min=0.0), unclipped_slope(course.weights, course.moments, course.clip)
     size, left = numbers * course.moments.last**2, torch.ones_like(numbers)
     share = size / size.clamp(min=Spectrum.of(course.moments, course.floor).least)
     for factor in course.factors:

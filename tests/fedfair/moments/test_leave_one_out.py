@@ -58,7 +58,7 @@ def made(number: int, seed: int) -> Records:
     return Records(torch.cat([phi, torch.ones(number, 1)], 1) / (COLUMNS + 1) ** 0.5, y, group)
 
 
-def fitted(records: Records, noise: float, seed: int) -> Fit:
+def fitted(records: Records, noise: float, seed: int, clip: float = 1.0) -> Fit:
     """Fit anew, always with the same noise."""
     draws = torch.Generator().manual_seed(seed)
 
@@ -73,7 +73,8 @@ def fitted(records: Records, noise: float, seed: int) -> Fit:
     heads = [logistic.start(pooled)]
     for number in range(1, STEPS + 1):
         wrong = torch.softmax(records.phi @ heads[-1].weights, 1) - torch.nn.functional.one_hot(records.y, 2)
-        heads.append(logistic.stepped(heads[-1], records.phi.T @ wrong + normal(WIDTH, 2), pooled, number))
+        gradient = records.phi.T @ wrong.clamp(-clip, clip) + clip * normal(WIDTH, 2)  # of features of norm 1
+        heads.append(logistic.stepped(heads[-1], gradient, pooled, number))
     points = [Point(LOGISTIC, tau=tau) for tau in TAUS]
     weights = front(moments, points, "demographic_parity", 1, heads[-1]).weights
     return Fit(moments, torch.stack([apart(head) for head in heads]), weights)
@@ -84,10 +85,10 @@ def apart(head: Head) -> Tensor:
     return head.weights[:, 1] - head.weights[:, 0]
 
 
-def at_once(fit: Fit) -> LeftOut:
+def at_once(fit: Fit, clip: float = 1.0) -> LeftOut:
     """Return what tells of all records at once."""
     across = directions(fit.moments, "demographic_parity", 1)
-    course = Course(fit.moments.pooled(), 1.0, fit.path, ())
+    course = Course(fit.moments.pooled(), 1.0, fit.path, (), clip)
     return left_out(course, without_noise(fit.moments), TAUS, fit.weights, across, every(fit.moments))
 
 
@@ -107,22 +108,23 @@ def without_noise(moments: Moments) -> Tensor:
     return denoised(moments.pooled(), every(moments), ENCODING)
 
 
-@pytest.mark.parametrize(("noise", "least"), [(0.0, 0.9), (2.0, 0.9), (6.0, 0.9)])
-def test_scores_are_nearly_those_of_fits_without_the_record(noise: float, least: float) -> None:
-    """Of the mean difference that leaving a record out makes, at least this share is found."""
+@pytest.mark.parametrize(("noise", "clip"), [(0.0, 1.0), (2.0, 1.0), (6.0, 1.0), (0.0, 0.5), (2.0, 0.5), (6.0, 0.5),
+                                             (0.0, 0.3), (2.0, 0.3)])
+def test_scores_are_nearly_those_of_fits_without_the_record(noise: float, clip: float) -> None:
+    """Of the mean difference that leaving a record out makes, at least nine tenths are found."""
     records = made(250, 0)
-    fit = fitted(records, noise, 1)
-    found = scores(at_once(fit), records)
+    fit = fitted(records, noise, 1, clip)
+    found = scores(at_once(fit, clip), records)
     with_all = records.phi @ (fit.weights[:, :, 1] - fit.weights[:, :, 0]).T
     sign, left, missed = (2 * records.y - 1)[:, None], [], []
     for place in range(0, 250, 5):
-        weights = fitted(records.without(place), noise, 1).weights
+        weights = fitted(records.without(place), noise, 1, clip).weights
         exact = (records.phi[place] @ (weights[:, :, 1] - weights[:, :, 0]).T)
         left.append((with_all[place] - exact) * sign[place])
         missed.append((found[place] - exact) * sign[place])
     changed, error = torch.stack(left).mean(0), torch.stack(missed).mean(0)
     assert (changed > 0).all()
-    assert (error.abs() < (1 - least) * changed).all(), (changed, error)
+    assert (error.abs() < 0.1 * changed).all(), (changed, error)
 
 
 def test_accuracy_is_that_on_new_records() -> None:
