@@ -15,6 +15,7 @@ from fedfair.fairness.decision_counts import CONFUSION, LEVELS, SCORES, Deciding
 from fedfair.fairness.group_counts import GroupCounts, Scores
 from fedfair.fairness.intervals import Estimate, difference, folded, of_cells, quantile, rate, ratio, size
 from fedfair.fairness.metrics import ALL, metrics
+from fedfair.fairness.noise_spread import covariance, spread_of
 from fedfair.fairness.noisy_figures import NoisyCounts, Summed, constant_counts, made_alike
 
 _DRAWS = 2000
@@ -97,9 +98,11 @@ def test_noise_of_counts_that_were_made_alike_spreads_as_said() -> None:
     summed = Summed(NoisyCounts({CONFUSION: torch.zeros(1, 3, 3)}, {CONFUSION: 1.0}, None, ("a",), alike=alike), [0])
     part, whole = summed.mask(1, 1) | summed.mask(0, 2), summed.mask(1) | summed.mask(0)
     sums = torch.stack([counts[:, cells].sum(1) for cells in (part, whole)])
-    assert torch.cov(sums)[0].tolist() == pytest.approx([summed.spread(part, part), summed.spread(part, whole)],
-                                                        rel=0.03)
-    assert float(sums[1].var()) == pytest.approx(summed.spread(whole, whole), rel=0.03)
+    of_part, of_both, of_whole = (covariance(*cells, alike) for cells in ((part, part), (part, whole), (whole, whole)))
+    assert torch.cov(sums)[0].tolist() == pytest.approx([of_part, of_both], rel=0.03)
+    assert float(sums[1].var()) == pytest.approx(of_whole, rel=0.03)
+    cells = (each.numpy().tobytes() for each in (part, whole, torch.ones_like(part)))
+    assert spread_of(*cells, alike) == (of_part, of_both, of_whole)
 
 
 @pytest.mark.parametrize(("groups", "told"), [((900, 700, 5), True), ((900, 3, 5), False)])
