@@ -192,24 +192,23 @@ class Summed:
             decision=counts.decided)
         self.alike = counts.alike
         self._counted_cells = self.counted.numpy().tobytes()
-        self._sums: dict[tuple[bytes, bytes], tuple[float, float]] = {}  # of the cells of part and whole
+        self._known: dict[tuple[str, float], Estimate] = {}
 
     def figure(self, metric: str, z: float) -> Estimate:
-        """Return a figure, by its name in `FIGURES`, with an interval of so many deviations."""
-        return FIGURES[metric](self, z)
+        """Return a figure, by its name in `FIGURES`, with an interval of so many deviations; each is computed once."""
+        if (metric, z) not in self._known:
+            self._known[metric, z] = FIGURES[metric](self, z)
+        return self._known[metric, z]
 
     def rate(self, part: Tensor, whole: Tensor, z: float) -> Estimate:
         """Return the share of the cells `part` in the cells `whole`, masks `[C, C]`, the first within the second.
 
         It is known where only one of the two has cells that can hold a record, whoever the records are.
         """
-        cells = part.numpy().tobytes(), whole.numpy().tobytes()
-        spread = spread_of(*cells, self._counted_cells, self.alike)
+        spread = spread_of(part.numpy().tobytes(), whole.numpy().tobytes(), self._counted_cells, self.alike)
         if not isinstance(spread, Spread):
             return spread
-        if cells not in self._sums:
-            self._sums[cells] = float(self.confusion[part].sum()), float(self.confusion[whole].sum())
-        return rate(*self._sums[cells], spread, self.noise, z)
+        return rate(float(self.confusion[part].sum()), float(self.confusion[whole].sum()), spread, self.noise, z)
 
     def mask(self, label: int | None = None, decision: int | None = None) -> Tensor:
         """Return the cells of a label and a decision; None for any."""
