@@ -105,6 +105,15 @@ def test_noise_of_counts_that_were_made_alike_spreads_as_said() -> None:
     assert spread_of(*cells, alike) == (of_part, of_both, of_whole)
 
 
+def test_the_interval_of_a_figure_is_that_of_the_deviations_that_were_asked_for() -> None:
+    """Though each figure of a group is computed once."""
+    table = torch.tensor([[[300.0, 100.0], [50.0, 250.0]]], dtype=torch.float64)
+    summed = Summed(NoisyCounts({CONFUSION: table}, {CONFUSION: 5.0}, 1, ("a",)), [0])
+    narrow, wide, again = (summed.figure("accuracy", z) for z in (1.0, 2.0, 1.0))
+    assert wide.low < narrow.low < narrow.value < narrow.high < wide.high
+    assert again == narrow
+
+
 @pytest.mark.parametrize(("groups", "told"), [((900, 700, 5), True), ((900, 3, 5), False)])
 def test_a_group_whose_rate_cannot_be_told_is_left_out_of_gaps_where_two_others_are(groups: tuple[int, ...], told: bool
                                                                                     ) -> None:
