@@ -159,7 +159,7 @@ def _solve(losses: Floats, mass: Floats, delta: float, more: float) -> float:
     The losses are evenly spaced. Between neighbours the sum is linear in exp(epsilon).
     """
     ratio = np.exp(losses[0] - losses[1])
-    above, weighted = (scipy.signal.lfilter([1.0], [1.0, -r], mass[::-1])[::-1] for r in (1.0, ratio))
+    above, weighted = (_decaying_sums(mass[::-1], r)[::-1] for r in (1.0, ratio))
     with np.errstate(invalid="ignore"):
         enough = above - weighted + more <= delta  # at epsilon equal to each loss
     first = len(losses) - int(np.argmin(enough[::-1])) if not enough.all() else 0
@@ -167,6 +167,23 @@ def _solve(losses: Floats, mass: Floats, delta: float, more: float) -> float:
         return float(losses[-1])
     inside = (above[first] + more - delta) / weighted[first]
     return float(max(0.0, min(losses[first] + np.log(inside), losses[first]))) if inside > 0 else 0.0
+
+
+def _decaying_sums(values: Floats, ratio: float) -> Floats:
+    """Return the sums y_i = x_i + ratio y_(i-1) of n values.
+
+    They solve a system of two diagonals, and LAPACK's solver rounds as the filter of `scipy.signal` does, which takes
+    longer to import than most noise takes to calibrate. The solver spreads what is not finite, and the filter does not.
+    """
+    n = len(values)
+    if n > 2:
+        ones, zeros = np.ones(n), np.zeros(n)
+        sums: Floats = scipy.linalg.lapack.dgttrs(np.full(n - 1, -ratio), ones, zeros[1:], zeros[2:],
+                                                  np.arange(1, n + 1, dtype=np.int32), values)[0]
+        if np.isfinite(sums).all():
+            return sums
+    filtered: Floats = scipy.signal.lfilter([1.0], [1.0, -ratio], values)
+    return filtered
 
 
 def _window(all_knots: Sequence[Knots], interval: float, delta: float) -> Window:

@@ -157,8 +157,31 @@ def metrics(counts: GroupCounts, names: tuple[str, ...], favourable: int | None 
         all accuracy_parity 0.1
         all equal_opportunity 0.3
     """
+    yield from _measured({**computed(), **further}, counts, names, favourable)
+
+
+def metrics_of_decisions(confusion: Tensor, names: tuple[str, ...], favourable: int | None = None
+                         ) -> Iterator[tuple[str, str, float]]:
+    """Yield the metrics that follow from decisions alone, and their gaps, as `metrics` does.
+
+    Args:
+        confusion: Number of records with each label and decision, `[K, classes, classes]`.
+        names: Names of the K groups.
+        favourable: Class whose prediction is positive; by default 1 of two classes, and none of more.
+
+    Examples:
+        >>> by_label_and_decision = torch.tensor([[[8, 2], [1, 9]], [[9, 1], [4, 6]]])
+        >>> [name for _, name, _ in metrics_of_decisions(by_label_and_decision, ("women", "men"))][:3]
+        ['records', 'accuracy', 'predicted_classes']
+    """
+    every = {name: each for name, each in computed().items() if each.of == "counts"}
+    yield from _measured(every, GroupCounts.of_decisions(confusion), names, favourable)
+
+
+def _measured(every: Mapping[str, Compute], counts: GroupCounts, names: tuple[str, ...], favourable: int | None
+              ) -> Iterator[tuple[str, str, float]]:
+    """Yield some metrics of each group and of all records, then the gaps of those."""
     favourable = favourable_of(favourable, counts.labels.shape[1])
-    every: dict[str, Compute] = {**computed(), **further}
     sums = counts.tensors()
     by_group = [{name: values[k] for name, values in sums.items()} for k in range(len(names))]
     rows = [_row(every, of_group, favourable) for of_group in by_group]

@@ -12,7 +12,7 @@ The names of the figures are those of `fedfair.fairness.metrics`. Some are only 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from fedfair.fairness.intervals import (
     rate,
 )
 from fedfair.fairness.metrics import ALL
+from fedfair.fairness.noise_spread import cells_of, covariance, spread_of
 
 CONFIDENCE = 0.95
 CLASSES = 2
@@ -100,12 +101,16 @@ class NoisyCounts:
 
     def figures(self, confidence: float = CONFIDENCE) -> list[Figure]:
         """Return all figures."""
+        return self._named(FIGURES, confidence)
+
+    def _named(self, rates: Collection[str], confidence: float) -> list[Figure]:
+        """Return some figures of each group, by their names in `FIGURES`, and the gaps of them."""
         z, groups = quantile(confidence), [Summed(self, [number]) for number in range(len(self.names))]
         together = Summed(self, range(len(self.names)))
         rows = []
         for name, group in ((ALL, together), *zip(self.names, groups, strict=True)):
-            rows += [Figure(name, metric, *compute(group, z)) for metric, compute in FIGURES.items()]
-        found = gaps([group.figure for group in groups], FIGURES, confidence, places_of(self.among, self.names))
+            rows += [Figure(name, metric, *group.figure(metric, z)) for metric in rates]
+        found = gaps([group.figure for group in groups], rates, confidence, places_of(self.among, self.names))
         return [*rows, *(Figure(ALL, name, *gap) for name, gap in found)]
 
     def curve(self, confidence: float = CONFIDENCE) -> list[CurvePoint]:
@@ -125,7 +130,7 @@ class NoisyCounts:
         own = favourable_of(self.favourable, classes)
         if SCORES not in self.tables or own is None or classes != CLASSES:
             return
-        scores = self.tables[SCORES]
+        scores, rates = self.tables[SCORES], [name for name in FIGURES if name in AT_CUT_OFFS]
         for place, edge in enumerate(EDGES.tolist(), 1):
             if edge == 0:
                 continue
@@ -136,7 +141,7 @@ class NoisyCounts:
                 table[:, label, 1 - own] = of_label[:, :place].sum(1)
             noise = self.deviation[SCORES] * math.sqrt(max(place, LEVELS - place))
             counts = NoisyCounts({CONFUSION: table}, {CONFUSION: noise}, own, self.names, among=self.among)
-            for figure in counts.figures(confidence):
+            for figure in counts._named(rates, confidence):
                 if figure.metric in AT_CUT_OFFS:
                     yield CutOffFigure(1 / (1 + math.exp(-edge)), *figure)
 
@@ -186,44 +191,34 @@ class Summed:
         self.counted = torch.ones_like(self.confusion, dtype=torch.bool) if counts.decided is None else self.mask(
             decision=counts.decided)
         self.alike = counts.alike
+        self._counted_cells = self.counted.numpy().tobytes()
+        self._known: dict[tuple[str, float], Estimate] = {}
 
     def figure(self, metric: str, z: float) -> Estimate:
-        """Return a figure, by its name in `FIGURES`, with an interval of so many deviations."""
-        return FIGURES[metric](self, z)
+        """Return a figure, by its name in `FIGURES`, with an interval of so many deviations; each is computed once."""
+        if (metric, z) not in self._known:
+            self._known[metric, z] = FIGURES[metric](self, z)
+        return self._known[metric, z]
 
     def rate(self, part: Tensor, whole: Tensor, z: float) -> Estimate:
         """Return the share of the cells `part` in the cells `whole`, masks `[C, C]`, the first within the second.
 
         It is known where only one of the two has cells that can hold a record, whoever the records are.
         """
-        own, others = part & self.counted, whole & ~part & self.counted
-        if not (own.any() and others.any()):
-            known = float(own.any())
-            return Estimate(known, known, known) if own.any() or others.any() else UNKNOWN
-        both = own | others
-        spread = Spread(self.spread(own, own), self.spread(own, both), self.spread(both, both))
+        spread = spread_of(part.numpy().tobytes(), whole.numpy().tobytes(), self._counted_cells, self.alike)
+        if not isinstance(spread, Spread):
+            return spread
         return rate(float(self.confusion[part].sum()), float(self.confusion[whole].sum()), spread, self.noise, z)
-
-    def spread(self, cells: Tensor, others: Tensor) -> float:
-        """Return the covariance of the noise of two sums of cells, masks `[C, C]`, in units of that of one cell.
-
-        Noise within a label differs from its mean as before; the mean is that of all tables that were made alike.
-        """
-        first, second = cells.double(), others.double()
-        means = first.mean(1), second.mean(1)
-        apart = ((first - means[0][:, None]) * (second - means[1][:, None])).sum()
-        return float(apart + len(first) / self.alike * (means[0] * means[1]).sum())
 
     def mask(self, label: int | None = None, decision: int | None = None) -> Tensor:
         """Return the cells of a label and a decision; None for any."""
-        chosen = torch.zeros_like(self.confusion, dtype=torch.bool)
-        chosen[label if label is not None else slice(None), decision if decision is not None else slice(None)] = True
-        return chosen
+        return cells_of(len(self.confusion), label, decision)
 
 
 def _records(group: Summed, z: float) -> Estimate:
     """Return the number of records; its interval is for the noise alone."""
-    total, error = float(group.confusion.sum()), z * group.noise * math.sqrt(group.spread(group.counted, group.counted))
+    spread = covariance(group.counted, group.counted, group.alike)
+    total, error = float(group.confusion.sum()), z * group.noise * math.sqrt(spread)
     return Estimate(max(total, 0.0), max(total - error, 0.0), max(total + error, 0.0))
 
 

@@ -150,8 +150,8 @@ class SiteCounts:
         places = range(first, first + len(self.groups))
         groups, z = [Summed(self.counts, [place]) for place in places], quantile(confidence)
         for name, group in ((ALL, Summed(self.counts, places)), *zip(self.groups, groups, strict=True)):
-            for metric, compute in FIGURES.items():
-                yield SiteFigure(site, name, metric, *compute(group, z))
+            for metric in FIGURES:
+                yield SiteFigure(site, name, metric, *group.figure(metric, z))
         named = places_of(self.among, self.groups)
         for metric, gap in gaps([group.figure for group in groups], FIGURES, confidence, named):
             yield SiteFigure(site, ALL, metric, *gap)

@@ -17,6 +17,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from inspect import signature
 from typing import Any
 
 import torch
@@ -139,6 +140,10 @@ class _BySigmoid(torch.autograd.Function):
         return _BySigmoid.apply(x), in_dims[0]  # type: ignore[no-untyped-call]
 
     jvp = backward  # the Jacobian is diagonal, so forward mode multiplies by the same numbers
+
+
+_BySigmoid.forward.__signature__ = signature(_BySigmoid.forward)  # type: ignore[attr-defined]
+"""Read at every call: reading it off the function takes longer than the function on a small layer."""
 
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's mallopt, malloc.h

@@ -129,8 +129,10 @@ def build(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, 
     that do not fit, or a user's function that fails or returns no model.
     """
     builder = find_model(name)
+    # torch.manual_seed notes the stack for each kind of device, which takes longer than a small model's numbers.
+    seeded = torch.default_generator.manual_seed if builder.__module__ == published.__name__ else torch.manual_seed
     with torch.random.fork_rng(devices=[]), blaming_user_files():
-        torch.manual_seed(key(seed, "model"))
+        seeded(key(seed, "model"))
         model = builder(shape, hidden, classes)
     if not isinstance(model, nn.Module):
         raise ValueError(f"{place_of(builder)}: {builder.__name__} returns {_shown(model)}: it must return the model, "

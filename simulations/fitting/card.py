@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 from fedfair.fairness.intervals import Estimate
@@ -16,6 +15,7 @@ from simulations.fitting.figures_by_pair import COMPARED, pairs
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
 from simulations.fitting.privacy_statement import how_selected, how_trained, promise, was_selected
+from simulations.results.environment import installed
 
 _HEAD = """---
 library_name: fedfair
@@ -53,7 +53,7 @@ def card_in_json(story: Story) -> str:
     values: dict[str, Any] = {
         "name": story.name, **{name: story.asked[name] for name in ("owner", "purpose", "date", "rows")
                                if name in story.asked},
-        "changed_by_fresh_noise": dict(story.changed), "library": "fedfair", "library_version": version("fedfair"),
+        "changed_by_fresh_noise": dict(story.changed), "library": "fedfair", "library_version": installed("fedfair"),
         "task": {"label": story.config["label"], "classes": list(story.description.labels),
                  "favourable": story.favourable, "sensitive_attribute": story.config["group"],
                  "groups": list(story.groups), "site": story.config.get("site")},
@@ -121,7 +121,8 @@ def _about(story: Story) -> Iterable[str]:
     """Yield whose the model is, what it is for, when and of what it was made, and how stable its decisions are."""
     told = {"Purpose": story.asked.get("purpose"), "Owner": story.asked.get("owner"), "Made": story.asked.get("date"),
             "Rows": story.asked.get("rows") and f"{story.asked['rows']:,}"}
-    yield " ".join([*(f"{what}: {value}." for what, value in told.items() if value), f"fedfair {version('fedfair')}."])
+    made_by = f"fedfair {installed('fedfair')}."
+    yield " ".join([*(f"{what}: {value}." for what, value in told.items() if value), made_by])
     if story.changed:
         by_group = ", ".join(f"{100 * story.changed[group]:.1f} of {group}" for group in story.groups)
         yield (f"If the noise of privacy had been drawn anew, about {100 * story.changed[ALL]:.1f} of 100 decisions "

@@ -198,10 +198,10 @@ class Story:
         told = self.front[self.front["head"] != "constant"].drop_duplicates("point")
         return [int(point) for point in told.sort_values("tau", ascending=False)["point"]]
 
-    @property
+    @cached_property
     def decides_alike(self) -> str | None:
         """The class that the model decides for everybody; None where it looks at the records."""
-        if records(self.front[self.front["point"] == self.chosen])[0]["head"] != "constant":
+        if self.front.loc[self.front["point"] == self.chosen, "head"].iloc[0] != "constant":
             return None
         every = self.scorecard[self.scorecard["column"] == EVERY].filter(like="score of ").to_numpy()[0]
         return self.description.labels[int(every.argmax())]
@@ -216,7 +216,7 @@ class Story:
         """These groups in words."""
         return " and ".join(filter(None, (", ".join(self.among[:-1]), *self.among[-1:])))
 
-    @property
+    @cached_property
     def changed(self) -> Mapping[str, float]:
         """Share of the decisions, by group and of "all", that a fit with fresh noise would take otherwise; or nothing.
 
@@ -238,7 +238,7 @@ class Story:
 
     def tau(self, point: int) -> float:
         """Return the share of differences between groups' mean scores that a point leaves."""
-        return float(next(row["tau"] for row in records(self.front) if row["point"] == point))
+        return self._taus[point]
 
     @property
     def finding(self) -> str:
@@ -331,6 +331,12 @@ class Story:
         return [point for point in self.points if point != self.chosen
                 and self.at(point, "demographic_parity").value < gap.value
                 and self.at(point, "accuracy").high >= own.low + (own.value - own.low) / 2]
+
+    @cached_property
+    def _taus(self) -> dict[int, float]:
+        """Tau of each point of the front."""
+        first = self.front.drop_duplicates("point")
+        return dict(zip(map(int, first["point"]), map(float, first["tau"]), strict=True))
 
     @cached_property
     def _final(self) -> dict[tuple[str, str], Estimate]:

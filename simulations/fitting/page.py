@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
 import pandas as pd
@@ -20,6 +19,7 @@ from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
 from simulations.fitting.pictures import Picture, calibration, front, rates, scores, weights
 from simulations.fitting.privacy_statement import how_selected, promise
 from simulations.report.page_files import as_it_is, templates
+from simulations.results.environment import installed
 from simulations.results.scorecard import HIGH, LOW, RECORDS
 
 _SLIDING = {metric.name: metric.words for metric in shown_in("fit groups")
@@ -35,7 +35,7 @@ def page(story: Story) -> str:
         story=story, groups=OF_GROUPS, overall=OF_ALL, of_sites=OF_SITES, less=LESS,
         beside=beside(story), compared=COMPARED, pairs=[*pairs(story)],
         sliding=_SLIDING,
-        promise=promise(story), selected=how_selected(story), version=version("fedfair"),
+        promise=promise(story), selected=how_selected(story), version=installed("fedfair"),
         epsilon=up(story.epsilon, ".4g"),
         delta=up(story.ledger.delta, ".3g"), style=as_it_is(style, "page.css"),
         own_style=as_it_is(environment, "page.css"), script=as_it_is(environment, "page.js"),

@@ -6,7 +6,6 @@ import inspect
 import json
 import re
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +17,7 @@ from fedfair.datasets.features.new_rows import columns_of
 from fedfair.datasets.files import plain_rows
 from simulations.fitting import shipped_program
 from simulations.fitting.fit_folder import Story
+from simulations.results.environment import installed
 
 _SHIPPED = (quantities, cell, plain_rows, shipped_program)
 """Files that the program holds, in their order: they need the standard library alone."""
@@ -36,7 +36,7 @@ from __future__ import annotations
 
 def program(story: Story) -> str:
     """Return the program of a fit's model."""
-    top = _TOP.format(name=story.name.replace('"', "'").replace("\\", "/"), version=version("fedfair"),
+    top = _TOP.format(name=story.name.replace('"', "'").replace("\\", "/"), version=installed("fedfair"),
                       epsilon=f"{story.epsilon:.4g}", delta=f"{story.ledger.delta:g}")
     own = f"MODEL: dict[str, Any] = json.loads({json.dumps(described(story))!r})"
     text = top + "\n\n".join(_own_source(module) for module in _SHIPPED)

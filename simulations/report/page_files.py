@@ -6,6 +6,7 @@ So a run that `flwr run` sent takes those of the fedfair that is installed where
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -33,6 +34,7 @@ def page_folder(package: str) -> Path:
                             "install the same version of fedfair here as in the app")
 
 
+@cache
 def templates(package: str) -> Environment:
     """Return a package's page and its parts: every text is escaped, and shows the control characters of names."""
     return Environment(loader=FileSystemLoader(page_folder(package)), autoescape=True, undefined=StrictUndefined,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 import subprocess
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -61,12 +61,18 @@ def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
         learned.append("the values that a label or a group can take are read off the data")
     return {
         "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
-        "packages": {name: version(name) for name in _PACKAGES},
+        "packages": {name: installed(name) for name in _PACKAGES},
         "own_files_sha256": programs, "own_tables_sealed": {name: seal(table) for name, table in tables.items()},
         "randomness": sorted({_RANDOMNESS[experiment.randomness] for experiment in experiments}),
         "noise": sorted({_NOISE[experiment.noise] for experiment in experiments}),
         "not_private": [*learned, *exact],
     }
+
+
+@cache
+def installed(name: str) -> str:
+    """Return the version of an installed package, which stays the same while a process runs."""
+    return version(name)
 
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +85,7 @@ def program_version() -> str:
     known = _git("ls-files", "--error-unmatch", *_PROGRAM)  # it may be installed within a repository of something else
     revision = _git("rev-parse", "--short", "HEAD") if known else ""
     changed = ", with changes" if revision and _git("status", "--porcelain", "--", *_PROGRAM) else ""
-    return f"{version('fedfair')}{f' (revision {revision}{changed})' if revision else ''}"
+    return f"{installed('fedfair')}{f' (revision {revision}{changed})' if revision else ''}"
 
 
 def _git(*arguments: str) -> str:

@@ -14,10 +14,10 @@ from fedfair.mechanisms.sampling import poisson
 
 def gradients(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """Return each example's gradient, flattened: `[N, P]`."""
-    rows = []
+    rows, parameters = [], list(model.parameters())
     for x_i, y_i in zip(x, y, strict=True):
         loss = nn.functional.cross_entropy(model(x_i[None]), y_i[None])
-        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))]))
+        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)]))
     return torch.stack(rows)
 
 
@@ -25,7 +25,7 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
           clip: float, bound: float, tau: float, eta: float, bounds: str = "paper", weighted: bool = False,
           quantile: float = 0.5, gamma: float = 0.01, max_norm: float = 1.0, late_lr: float = 0.005) -> Tensor:
     """Return the parameters after `steps` full-batch steps without noise, flattened."""
-    n_all = len(x)
+    n_all, members = len(x), group.tolist()
     z = bound
     followed = dict.fromkeys(range(groups), clip)
     for step in range(steps):
@@ -39,8 +39,8 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
         norms = [float(row.norm()) for row in g]
         clip_of = dict.fromkeys(range(groups), clip)
         if method == "dpsgd-f":
-            above = {k: sum(n > clip for n, a in zip(norms, group, strict=True) if a == k) for k in range(groups)}
-            size = {k: sum(1 for a in group if a == k) for k in range(groups)}
+            above = {k: sum(n > clip for n, a in zip(norms, members, strict=True) if a == k) for k in range(groups)}
+            size = {k: sum(1 for a in members if a == k) for k in range(groups)}
             share = {k: above[k] / size[k] if size[k] else 1.0 for k in range(groups)}
             mean = sum(share.values()) / groups
             overall = max(sum(above.values()), 1) / n_all if bounds == "paper" else mean or math.inf
@@ -48,7 +48,7 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
         if method == "dpsgd-f-quantile":
             clip_of = dict(followed)
             for k in range(groups):
-                own = [n for n, a in zip(norms, group, strict=True) if a == k]
+                own = [n for n, a in zip(norms, members, strict=True) if a == k]
                 m, o = sum(n > clip_of[k] for n in own), sum(n <= clip_of[k] for n in own)
                 moved = clip_of[k] * math.exp(-eta * ((1 - quantile) * o - quantile * m) * groups / n_all)
                 followed[k] = min(max(moved, 0.1 * clip), 4 * clip)
@@ -58,13 +58,13 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
             above = sum(n > now for n in norms) / n_all
             followed[0] = max(now * math.exp(eta * (above - (1 - quantile))), 0.1 * clip)
         mean_clip = sum(clip_of.values()) / groups
-        for row, n, a in zip(g, norms, group.tolist(), strict=True):
+        for row, n, a in zip(g, norms, members, strict=True):
             if method == "sgd":
                 total += row / n_all
             elif method in ("dpsgd", "dpsgd-f", "dpsgd-f-quantile", "dpsgd-bounded"):
                 total += row * min(1, clip_of[a] / n) / n_all * (clip_of[a] / mean_clip if weighted else 1)
             elif method == "naive":
-                size_of_group = sum(1 for b in group if b == a)
+                size_of_group = sum(1 for b in members if b == a)
                 total += row * (n_all / groups / max(size_of_group, 1)) * min(1, clip / n) / n_all
             elif method == "dpsgd-global":
                 total += row * (clip / z if n <= z else 0) / n_all
@@ -75,7 +75,7 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
             elif method == "dpsgd-auto":
                 total += row * clip / (n + gamma) / n_all
             elif method in ("gs-dp-sgd", "fair-dp"):
-                total += row * min(1, clip / n) / sum(1 for b in group if b == a) / groups
+                total += row * min(1, clip / n) / sum(1 for b in members if b == a) / groups
         if method == "dpsgd-global-adapt":
             z = z * math.exp(-eta + sum(n > tau * z for n in norms) / n_all)
         with torch.no_grad():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
@@ -12,8 +12,7 @@ from flwr.app import ArrayRecord, Message
 from torch import Tensor
 
 from fedfair.accounting.events import LEFT_OUT
-from fedfair.fairness.group_counts import GroupCounts
-from fedfair.fairness.metrics import ALL, find, metrics
+from fedfair.fairness.metrics import ALL, metrics_of_decisions
 from fedfair.fairness.noisy_figures import NoisyCounts
 from fedfair.moments.front import Front
 from fedfair.node.front_counts import HELD_OUT
@@ -66,9 +65,16 @@ def measured(front: Front, replies: list[Message], population: Population, favou
         fedfair.node.node.ClientError: If a node sent counts that cannot be.
     """
     rows: list[FrontRow] = []
+    figures: dict[bytes, list[tuple[str, str, float]]] = {}  # many classifiers decide alike
     for split in HELD_OUT:
         for point, confusion in enumerate(_confusions(front, replies, split, population)):
-            rows += _rows(point, split, confusion, population.names, favourable)
+            if not bool(confusion.any()):  # no record is in the part
+                continue
+            decisions = confusion.numpy().tobytes()
+            if decisions not in figures:
+                figures[decisions] = [*metrics_of_decisions(confusion, population.names, favourable)]
+            rows += [FrontRow(point=point, split=split, group=group, metric=metric, value=value, low=math.nan,
+                              high=math.nan) for group, metric, value in figures[decisions]]
     return MeasuredFront(front, tuple(rows))
 
 
@@ -82,16 +88,6 @@ def _confusions(front: Front, replies: list[Message], split: str, population: Po
             values = check_tensors(who, record, f"counts of {split}", {"confusion": total})
             total = total + check_counts(who, split, values)["confusion"]
     return total
-
-
-def _rows(point: int, split: str, confusion: Tensor, names: tuple[str, ...], favourable: int | None
-          ) -> Iterator[FrontRow]:
-    """Yield the figures of a classifier's decisions; none on a part without records."""
-    counts = GroupCounts.of_decisions(confusion)
-    for group, metric, value in metrics(counts, names, favourable) if bool(confusion.any()) else ():
-        if find(metric).of in ("counts", "groups"):
-            yield FrontRow(point=point, split=split, group=group, metric=metric, value=value, low=math.nan,
-                           high=math.nan)
 
 
 def noisy(front: Front, counts: Mapping[str, Sequence[NoisyCounts]]) -> MeasuredFront:

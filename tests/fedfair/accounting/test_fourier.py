@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.signal import lfilter
 
 from fedfair.accounting import Release, epsilon, fourier
 from fedfair.accounting.fourier import Loss, removal_and_addition
@@ -26,6 +28,15 @@ def by_convolution(releases: list[Release], interval: float, delta: float, way: 
         middle = (low + high) / 2
         low, high = (low, middle) if of_losses(total, interval, middle) <= delta else (middle, high)
     return high
+
+
+@given(st.lists(st.floats(0, 1e308) | st.just(math.inf), min_size=1, max_size=40), st.floats(0, 1))
+def test_decaying_sums_are_those_of_a_filter_to_the_bit(values: list[float], ratio: float) -> None:
+    """Also of values that overflow, or are not finite from a place on; of others they are those of a plain loop."""
+    found = fourier._decaying_sums(np.array(values), ratio)
+    assert np.array_equal(found, lfilter([1.0], [1.0, -ratio], values), equal_nan=True)
+    plain = list(accumulate(values, lambda before, value: value + ratio * before))
+    assert not np.isfinite(plain).all() or found.tolist() == plain
 
 
 @settings(deadline=None, max_examples=12)

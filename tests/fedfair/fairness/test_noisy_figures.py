@@ -15,6 +15,7 @@ from fedfair.fairness.decision_counts import CONFUSION, LEVELS, SCORES, Deciding
 from fedfair.fairness.group_counts import GroupCounts, Scores
 from fedfair.fairness.intervals import Estimate, difference, folded, of_cells, quantile, rate, ratio, size
 from fedfair.fairness.metrics import ALL, metrics
+from fedfair.fairness.noise_spread import covariance, spread_of
 from fedfair.fairness.noisy_figures import NoisyCounts, Summed, constant_counts, made_alike
 
 _DRAWS = 2000
@@ -97,9 +98,20 @@ def test_noise_of_counts_that_were_made_alike_spreads_as_said() -> None:
     summed = Summed(NoisyCounts({CONFUSION: torch.zeros(1, 3, 3)}, {CONFUSION: 1.0}, None, ("a",), alike=alike), [0])
     part, whole = summed.mask(1, 1) | summed.mask(0, 2), summed.mask(1) | summed.mask(0)
     sums = torch.stack([counts[:, cells].sum(1) for cells in (part, whole)])
-    assert torch.cov(sums)[0].tolist() == pytest.approx([summed.spread(part, part), summed.spread(part, whole)],
-                                                        rel=0.03)
-    assert float(sums[1].var()) == pytest.approx(summed.spread(whole, whole), rel=0.03)
+    of_part, of_both, of_whole = (covariance(*cells, alike) for cells in ((part, part), (part, whole), (whole, whole)))
+    assert torch.cov(sums)[0].tolist() == pytest.approx([of_part, of_both], rel=0.03)
+    assert float(sums[1].var()) == pytest.approx(of_whole, rel=0.03)
+    cells = (each.numpy().tobytes() for each in (part, whole, torch.ones_like(part)))
+    assert spread_of(*cells, alike) == (of_part, of_both, of_whole)
+
+
+def test_the_interval_of_a_figure_is_that_of_the_deviations_that_were_asked_for() -> None:
+    """Though each figure of a group is computed once."""
+    table = torch.tensor([[[300.0, 100.0], [50.0, 250.0]]], dtype=torch.float64)
+    summed = Summed(NoisyCounts({CONFUSION: table}, {CONFUSION: 5.0}, 1, ("a",)), [0])
+    narrow, wide, again = (summed.figure("accuracy", z) for z in (1.0, 2.0, 1.0))
+    assert wide.low < narrow.low < narrow.value < narrow.high < wide.high
+    assert again == narrow
 
 
 @pytest.mark.parametrize(("groups", "told"), [((900, 700, 5), True), ((900, 3, 5), False)])

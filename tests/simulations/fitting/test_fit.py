@@ -284,3 +284,10 @@ def test_a_label_that_is_the_group_is_refused(tmp_path: Path) -> None:
 def test_a_delta_that_is_none_is_refused(tmp_path: Path, delta: float) -> None:
     with pytest.raises(ValueError, match="take one between"):
         fit(Wanted(file(tmp_path, 100), delta=delta, **FIT))
+
+
+def test_each_point_of_a_story_has_its_own_tau(folder: Path) -> None:
+    front, told = pd.read_parquet(folder / "front.parquet"), Story.read(folder)
+    assert len({told.tau(point) for point in told.points}) > 1
+    for point, tau in zip(front["point"], front["tau"], strict=True):
+        assert told.tau(point) == tau
