@@ -56,8 +56,8 @@ _METHODS = (
     "nothing. Where the group is known it is a feature, with such a threshold; with thresholds by group, these are "
     "searched as `gs-dp-sgd-to` does, within .01, .05 or .1, on noisy counts of the validation records, which are none "
     "of the training's, at the same whole epsilon.")
-_PRIVACY = ("Runs are seeded. Ranges are public for both, and for moments categories too; DP-EBM reads the categories off "
-            "the training records, so that its epsilon is nominal.")
+_PRIVACY = ("Runs are seeded. Ranges are public for both, and for moments categories too; DP-EBM reads the categories "
+            "off the training records, so that its epsilon is nominal.")
 
 
 class Known(NamedTuple):

@@ -85,7 +85,8 @@ def write(out: Path, found: Found, about: About) -> None:
     lines += [*_measure(out, found.of(first), about), *_costs(found.costs)]
     write_text(out / "README.md", "\n".join(lines))
     for name in others:
-        text = [f"# {about.title.partition(':')[0]} by {MEASURES[name]}", "", "[What is compared, and how](README.md).", ""]
+        title = f"{about.title.partition(':')[0]} by {MEASURES[name]}"
+        text = [f"# {title}", "", "[What is compared, and how](README.md).", ""]
         told = _impact(found.impact) if name == "accuracy_parity" and len(found.impact) else ()
         write_text(out / _page(name), "\n".join([*text, *told, *_measure(out, found.of(name), about)]))
 

@@ -18,7 +18,7 @@ from fedfair.datasets import GroupedDataset, Parts
 from fedfair.datasets.features.encoding import Encoding, Feature
 from fedfair.fairness.reject_option import score
 from simulations.benchmarks import frontier_dp_ebm
-from simulations.benchmarks.frontier_dp_ebm import BLIND, BY_GROUP, KNOWN, SETTINGS, asked_plan, known, raw
+from simulations.benchmarks.frontier_dp_ebm import BLIND, BY_GROUP, KNOWN, SETTINGS, asked_plan, known, raw, trained
 from simulations.benchmarks.peer_points import Stated, by_group, one_threshold
 from simulations.engines.run import run
 from simulations.reproductions import frontier
@@ -132,10 +132,28 @@ def test_cells_are_those_that_features_were_made_of() -> None:
     pd.testing.assert_frame_equal(raw(data), wanted, check_dtype=False)
 
 
-def test_a_peer_has_the_records_of_the_run_and_what_is_public_of_them(data_dir: Path) -> None:
+def entry_of_compas() -> frontier.Entry:
+    """Return a run of the frontier."""
     plan = asked_plan(("compas",), (1.0,), 1, 1)
-    entry = next(entry for entry in frontier.runs_of(plan.model_copy(update={"methods": {
-        "moments": plan.methods["moments"]}}), "cpu"))
+    of_moments = plan.model_copy(update={"methods": {"moments": plan.methods["moments"]}})
+    return next(frontier.runs_of(of_moments, "cpu"))
+
+
+def test_what_a_peer_says_of_a_row_is_kept_with_its_record(fake: str, data_dir: Path) -> None:
+    entry = entry_of_compas()
+    table, parts = known(entry), entry.experiment.task.data()
+    said, seconds = trained(fake, table, entry, [3.0])
+    assert len(said) == len(seconds) == 2 * len(SETTINGS)
+    for (_, knows, _), scores in said.items():
+        for split in ("valid", "test"):
+            for record, p in zip(getattr(parts, split).records.tolist(), scores[split].tolist(), strict=True):
+                row = table.rows.iloc[record]
+                firsts = sum(row[name] == listed[0] for name, listed in table.kinds.items() if knows or name != "race")
+                assert p == pytest.approx(1 / (1 + math.exp(row["priors_count"] / 10 - firsts + 2.5)))
+
+
+def test_a_peer_has_the_records_of_the_run_and_what_is_public_of_them(data_dir: Path) -> None:
+    entry = entry_of_compas()
     table = known(entry)
     parts = entry.experiment.task.data()
     for _, part in parts:
