@@ -205,9 +205,9 @@ def _of(points: pd.DataFrame, dataset: str, seed: int, epsilon: float) -> pd.Dat
 
 def _asked(frame: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     """Return the rows of the tables, epsilons and seeds of a plan."""
-    within = [row.dataset in plan.datasets and row.epsilon in plan.epsilons
-              and row.seed < plan.seeds_at(row.epsilon, row.dataset) for row in frame.itertuples()]
-    return frame[within]
+    asked = {(dataset, epsilon, seed) for dataset, epsilon in product(plan.datasets, plan.epsilons)
+             for seed in range(plan.seeds_at(epsilon, dataset))}
+    return frame[[each in asked for each in zip(frame["dataset"], frame["epsilon"], frame["seed"], strict=True)]]
 
 
 def asked_plan(datasets: Sequence[str], epsilons: Sequence[float], seeds: int, pictured_seeds: int) -> Plan:
