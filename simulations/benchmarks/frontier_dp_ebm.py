@@ -244,7 +244,9 @@ def main(out: Annotated[Path, typer.Argument(help="Folder of the pages.")],
     write_json(out / "environment.json", environment([entry.experiment for entry in entries]))
     theirs, seconds = (_asked(frame, plan) for frame in peer_points(peers_python, plan, folder))
     each = seconds.groupby(["method", "dataset"], sort=False)["seconds"].agg(runs="size", seconds="median")
-    command = "python -m simulations.benchmarks.frontier_dp_ebm DIR --peers PYTHON"
+    chosen = [f" --datasets {datasets}" if datasets else "", *(f" --epsilon {value:g}" for value in epsilon or ())]
+    command = (f"python -m simulations.benchmarks.frontier_dp_ebm DIR --peers PYTHON{''.join(chosen)} --seeds {seeds} "
+               f"--pictured-seeds {pictured_seeds}")
     made_with = versions(folder, [entry.experiment for entry in entries])
     about = About(_TITLE, command, _METHODS, _PRIVACY, plan.seeds, plan.pictured_seeds, plan.pictured, (), made_with)
     points = pd.concat([frontier.measured(entries, runs), theirs], ignore_index=True)

@@ -198,7 +198,8 @@ def test_the_command_writes_pages_and_makes_nothing_twice(fake: str, tmp_path: P
     ours = points[points["method"] == "moments"].groupby("seed")["majority"].first()
     assert theirs.groupby("seed")["majority"].first().to_dict() == pytest.approx(ours.to_dict())
     page = (out / "README.md").read_text()
-    assert "`python -m simulations.benchmarks.frontier_dp_ebm DIR --peers PYTHON`" in page
+    assert ("`python -m simulations.benchmarks.frontier_dp_ebm DIR --peers PYTHON --datasets compas --epsilon 1 "
+            "--epsilon 3 --seeds 1 --pictured-seeds 2`") in page
     assert f"| {BLIND} | compas | 18 | 1.50 |" in page
     assert f"| {BY_GROUP} |" in page
     assert {"accuracy-parity.md", "worst-group-error.md", "compas-1.svg"} <= {file.name for file in out.iterdir()}
