@@ -35,6 +35,12 @@ CONFIG = Path(str(files("simulations") / "configs" / "tuning" / f"{NAME}.toml"))
 
 Shares = tuple[Annotated[float, Field(gt=0, le=1)], ...]
 _AT_THE_END = 1000.0  # epochs between evaluations
+_TITLE = "The frontier: accuracy against equality between groups, by method"
+_METHODS = ("Linear models on the same features of norm at most 1. Methods that know the group have it as a feature, "
+            "or thresholds by group; the others decide without it, and each is compared with those that know as much. "
+            "A method tried up to {settings} settings, and of moments the front of each, which costs nothing more.")
+_PRIVACY = ("Runs are seeded, so their epsilon is simulated; with the system's randomness it would be proved, for "
+            "these data by public ranges and categories.")
 
 
 class Method(BaseModel):
@@ -120,18 +126,31 @@ def frontier(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambd
     entries = list(runs_of(plan, request.device))
     folder = request.begin(NAME, out)
     runs = kept_runs([entry.experiment for entry in entries], folder, on_round, jobs)
-    points = measured(entries, runs)
+    made_with = versions(folder, [entry.experiment for entry in entries])
+    write_json(out / "environment.json", environment([entry.experiment for entry in entries]))
+    about = report.About(request.title(_TITLE), request.command(NAME, request.seeds),
+                         _METHODS.format(settings=plan.most_settings), _PRIVACY, plan.seeds, plan.pictured_seeds,
+                         plan.pictured, request.left_out(plan.text), made_with)
+    return told(out, plan, measured(entries, runs), costs(entries, runs), about)
+
+
+def told(out: Path, plan: Plan, points: pd.DataFrame, each_cost: pd.DataFrame, about: report.About) -> str:
+    """Choose among points, write what is found to `out`, and return the finding in a sentence.
+
+    Args:
+        out: Folder of the pages.
+        plan: What is compared; a method without points is left out.
+        points: Every setting and seed (see `measured`).
+        each_cost: Runs and seconds (see `costs`).
+        about: What the pages say of how it was made.
+    """
     fronts = choice.fronts(points, plan.limits)
     compared = pd.concat([choice.against(fronts[fronts["method"].isin([ours, *plan.rivals(ours)])], ours)
                           for ours in plan.ours], ignore_index=True)
     write_text(out / "points.csv", to_csv(points))
     write_text(out / "fronts.csv", to_csv(fronts))
-    write_json(out / "environment.json", environment([entry.experiment for entry in entries]))
-    found = report.Found(plan.limits, fronts, choice.volumes(fronts, plan.limits), compared, costs(entries, runs),
-                         choice.impact(points, plan.reference, plan.remedies))
-    made_with = versions(folder, [entry.experiment for entry in entries])
-    report.write(out, found, report.About(plan.seeds, plan.pictured_seeds, plan.most_settings, plan.pictured, request,
-                                          plan.text, made_with))
+    report.write(out, report.Found(plan.limits, fronts, choice.volumes(fronts, plan.limits), compared, each_cost,
+                                   choice.impact(points, plan.reference, plan.remedies)), about)
     return " ".join(report.findings(compared))
 
 

@@ -16,10 +16,7 @@ from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_text
 from simulations.files.csv_text import to_csv
 from simulations.reproductions.frontier_choice import MEASURES, Limits
-from simulations.reproductions.request import Request
 from simulations.statistics.over_seeds import over_seeds
-
-_NAME = "frontier"
 
 
 class Found(NamedTuple):
@@ -49,48 +46,47 @@ class Found(NamedTuple):
 
 
 class About(NamedTuple):
-    """What the pages say of the reproduction.
+    """What the pages say of how it was made.
 
     Attributes:
+        title: Title of the first page.
+        command: The command that makes the pages.
+        methods: What is compared.
+        privacy: What epsilons are worth.
         seeds: Number of seeds.
         pictured_seeds: That of tables at the epsilons at which fronts are drawn.
-        settings: The largest number of settings that a method tried.
         pictured: Epsilons at which fronts are drawn.
-        request: What was asked for.
-        quick: What the quick version leaves out.
+        left_out: Paragraphs on what was not asked for.
         made_with: Names the versions of the program that made the runs.
     """
 
+    title: str
+    command: str
+    methods: str
+    privacy: str
     seeds: int
     pictured_seeds: int
-    settings: int
     pictured: Sequence[float]
-    request: Request
-    quick: str
+    left_out: Sequence[str]
     made_with: str
 
 
 def write(out: Path, found: Found, about: About) -> None:
     """Write a page with the summary and the first measure, a page for each other measure, and pictures."""
     first, *others = found.limits
-    request = about.request
-    lines = [f"# {request.title('The frontier: accuracy against equality between groups, by method')}", "",
-             f"`{request.command(_NAME, request.seeds)}`", "",
-             "Linear models on the same features of norm at most 1. Methods that know the group have it as a "
-             "feature, or thresholds by group; the others decide without it, and each is compared with those that know "
-             f"as much. A method tried up to {about.settings} settings, and of moments the front of each, which costs "
-             "nothing more. For each limit on a measure the setting with the highest mean accuracy on the validation "
-             "part within the limit there was kept. Figures are of the test part: means over "
-             f"{_seeds(about)}, ± half a 95 % t-interval. Runs are seeded, so their epsilon is simulated; with "
-             "the system's randomness it would be proved, for these data by public ranges and categories.", "",
-             about.made_with, "", *request.left_out(about.quick), *_summary(found.compared)]
+    lines = [f"# {about.title}", "", f"`{about.command}`", "",
+             f"{about.methods} For each limit on a measure the setting with the highest mean accuracy on the "
+             "validation part within the limit there was kept. Figures are of the test part: means over "
+             f"{_seeds(about)}, ± half a 95 % t-interval. {about.privacy}", "", about.made_with, "", *about.left_out,
+             *_summary(found.compared)]
     if others:
         pages = " and ".join(f"[{MEASURES[name]}]({_page(name)})" for name in others)
         lines += [f"This page has the {MEASURES[first]}; others have the {pages}.", ""]
     lines += [*_measure(out, found.of(first), about), *_costs(found.costs)]
     write_text(out / "README.md", "\n".join(lines))
     for name in others:
-        text = [f"# The frontier by {MEASURES[name]}", "", "[What is compared, and how](README.md).", ""]
+        title = f"{about.title.partition(':')[0]} by {MEASURES[name]}"
+        text = [f"# {title}", "", "[What is compared, and how](README.md).", ""]
         told = _impact(found.impact) if name == "accuracy_parity" and len(found.impact) else ()
         write_text(out / _page(name), "\n".join([*text, *told, *_measure(out, found.of(name), about)]))
 
