@@ -57,7 +57,7 @@ _METHODS = (
     "searched as `gs-dp-sgd-to` does, within .01, .05 or .1, on noisy counts of the validation records, which are none "
     "of the training's, at the same whole epsilon.")
 _PRIVACY = ("Runs are seeded. Ranges are public for both, and for moments categories too; DP-EBM reads the categories "
-            "off the training records, so that its epsilon is nominal.")
+            "off the training records, so that its epsilon is nominal. Its seconds are processor time of a training.")
 
 
 class Known(NamedTuple):
