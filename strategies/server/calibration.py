@@ -76,8 +76,11 @@ class NoisePlan:
         >>> from strategies.dpsgd_f import DpsgdF
         >>> from strategies.server.population import Population
         >>> population = Population(("women", "men"), ((600, 400),), (60, 40), ("no", "yes"))
-        >>> DpsgdF(Task(), Training(batch_size=100, noise_multiplier=2.0), population).noise
+        >>> plan = DpsgdF(Task(), Training(batch_size=100, noise_multiplier=2.0), population).noise
+        >>> plan
         NoisePlan(multipliers=(2.0, 2.0), of_sum=2.0, of_counts=20.0, by_group=None)
+        >>> plan.times(1.5)
+        NoisePlan(multipliers=(3.0, 3.0), of_sum=3.0, of_counts=30.0, by_group=None)
     """
 
     multipliers: tuple[float, ...]

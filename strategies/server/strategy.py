@@ -65,6 +65,9 @@ class Strategy(Method):
         >>> method.take_counts(torch.tensor([[30.0, 10.0], [20.0, 40.0]]), method.expected_batch())  # above, below
         >>> method.decided(plan).rule
         PerGroup(clip_norms=(1.25, 0.75))
+        >>> method.take_noise(1.5)  # since a round was lost, and is charged
+        >>> method.noise.of_sum, method.plan(step=1).noise_multiplier
+        (3.0, 3.0)
         >>> DpsgdF.key_of(Task(), Training()) == DpsgdF.key_of(Task(), Training(clip_norm=1.0))
         False
     """
