@@ -57,7 +57,7 @@ def train(rounds: Rounds, grid: Grid, arrays: ArrayRecord, checkpoint: Checkpoin
     if again and checkpoint:
         rounds.method.descent.hold(unpacked(arrays), rounds.training)
         goes_on = not latest or _charged(rounds, done)
-        checkpoint.write(done, state(rounds))
+        checkpoint.write(done if goes_on else rounds.rounds, state(rounds))  # what may be lost next are figures
         if not goes_on:
             return _ended(rounds, grid)
 

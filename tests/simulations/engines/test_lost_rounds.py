@@ -128,6 +128,24 @@ def test_what_was_trained_is_kept_before_figures_are_released(tmp_path: Path, mo
     assert result.ledger.held_out_epsilon("test") > 1.5
 
 
+def test_figures_that_are_lost_after_a_last_round_are_charged_and_no_round_is(tmp_path: Path,
+                                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = moments(figures="private", figures_epsilon=1.0)
+    checkpoint = place(planned, tmp_path / "run")
+    with pytest.raises(Stopped):
+        run(planned, progress=stopping_at(4), checkpoint=checkpoint)
+    with monkeypatch.context() as patch:
+        patch.setattr(Rounds, "_measured", lambda *_: (_ for _ in ()).throw(Stopped))
+        for _ in range(2):
+            with pytest.raises(Stopped):
+                run(planned, checkpoint=checkpoint)
+    ledger, whole = run(planned, checkpoint=checkpoint).ledger, run(planned).ledger
+    assert sum(ledger.events.values()) == 4
+    assert max(ledger.guaranteed_by_group().values()) <= TARGET
+    for part in ("valid", "test"):  # three releases, two of which were lost
+        assert ledger.held_out[part].multiplier == pytest.approx(whole.held_out[part].multiplier / 3**0.5)
+
+
 @pytest.mark.parametrize("stops", [(1,), (2, 2), (4,), (1, 2, 3)])
 def test_moments_keep_their_target_and_make_a_front(stops: tuple[int, ...], tmp_path: Path) -> None:
     result = interrupted(moments(), tmp_path / "run", stops)
