@@ -9,10 +9,25 @@ from contextlib import contextmanager, suppress
 
 
 class Wire:
-    """What was said in both directions."""
+    """What was said in both directions, one connection after the other: a name that lies in two reads is one name."""
 
     def __init__(self) -> None:
-        self.up, self.down = bytearray(), bytearray()
+        self._said: list[tuple[bytearray, bytearray]] = []
+
+    def connect(self) -> tuple[bytearray, bytearray]:
+        """Return where to write down what goes up one new connection, and down."""
+        self._said.append((bytearray(), bytearray()))
+        return self._said[-1]
+
+    @property
+    def up(self) -> bytes:
+        """What nodes said."""
+        return b"\n".join(up for up, _ in self._said)
+
+    @property
+    def down(self) -> bytes:
+        """What the SuperLink said."""
+        return b"\n".join(down for _, down in self._said)
 
 
 @contextmanager
@@ -36,7 +51,8 @@ def recorded(port: int, to: int) -> Iterator[Wire]:
                 near, _ = opened[0].accept()
                 far = socket.create_connection(("127.0.0.1", to))
                 opened.extend((near, far))
-                for parts in ((near, far, wire.up), (far, near, wire.down)):
+                up, down = wire.connect()
+                for parts in ((near, far, up), (far, near, down)):
                     threading.Thread(target=pump, args=parts, daemon=True).start()
 
     threading.Thread(target=serve, daemon=True).start()
