@@ -12,6 +12,11 @@ noise of empty bins to others; it was measured to be worse.) In the end the mean
 becomes part of what every record gets, which changes no decision: a score of 0 is that of what decides nothing, and a
 column of which one feature is left has no other.
 
+With little epsilon three deviations are many records, and a model without their features decides them worse than one
+with noise in them does. So a feature that seems to hold more than a hundredth of all records is fitted to as soon as
+that costs less: the square of n_j, which leaving it out costs, is known by N_j^2 - sigma^2 on average, and its noise
+costs sigma^2, so from N_j = sqrt(2) sigma on.
+
 All of it is post-processing. A model that scores by noise alone where nobody was: Nori et al. 2021 (DP-EBM), whose
 library sets such scores to 0.
 """
@@ -30,6 +35,8 @@ from fedfair.datasets.features.encoding import OTHER, Encoding, Feature
 from fedfair.moments.release import Moments
 
 _STANDS_OUT = 3.0  # deviations of the noise of a number of records
+_WORTH_ITS_NOISE = math.sqrt(2)  # the same
+_MANY = 0.01  # of all records
 _EXACT = 1e-6  # least deviation that is counted with
 
 
@@ -48,6 +55,15 @@ class Records(NamedTuple):
     def told(self) -> Tensor:
         """Whether each number can be told from 0, `[d - 1]`."""
         return self.numbers > _STANDS_OUT * self.deviations
+
+    def fitted_to(self, records: float) -> Tensor:
+        """Return whether classifiers are fitted to each feature, `[d - 1]`: it is told from 0, or worth its noise.
+
+        Args:
+            records: About how many records there are.
+        """
+        many = (_WORTH_ITS_NOISE * self.deviations).clamp(min=_MANY * records)
+        return self.told | (self.numbers > many)
 
     @property
     def rounded(self) -> Tensor:
@@ -82,7 +98,7 @@ def is_counted(encoding: Encoding) -> bool:
 
 
 def filled(moments: Moments, encoding: Encoding) -> Filled:
-    """Return which features some record has, and what the weights of the others are.
+    """Return which features classifiers are fitted to, and what the weights of the others are.
 
     Args:
         moments: What was released, of d features.
@@ -94,9 +110,10 @@ def filled(moments: Moments, encoding: Encoding) -> Filled:
         return Filled(torch.arange(width), whole, whole, None)
     assert encoding.bounding is not None
     records = numbers_of_records(moments, encoding)
+    fitted_to = records.fitted_to(float(moments.pooled().second[-1, -1]) / moments.last**2)
     lift, centre = whole.clone(), whole.clone()
     for column, places in columns_of(encoding.features).items():
-        own = [place for place in places if records.told[place]] or [max(places, key=records.numbers.__getitem__)]
+        own = [place for place in places if fitted_to[place]] or [max(places, key=records.numbers.__getitem__)]
         mean = _mean(own, records.numbers, width)
         for place in set(places) - set(own):
             lift[place] = _next(place, own, encoding.features, mean)

@@ -44,8 +44,8 @@ _PRIVACY = ("Runs are seeded, so their epsilon is simulated; with the system's r
 
 
 class Method(BaseModel):
-    """A method with the settings that it tries: every combination of the values of its `grid`, or for images of
-    `grid_of_images`, if it has one.
+    """A method with the settings that it tries: every combination of the values of its `grid`, and then of
+    `second_grid`; or for images of `grid_of_images`, if it has one.
 
     `knows_group` says whether decisions may depend on the group: it is a feature, or there are thresholds by group;
     `for_tables` that the method needs two classes, or groups that are not the classes; `thresholds` that it has those
@@ -59,7 +59,17 @@ class Method(BaseModel):
     for_tables: bool = False
     thresholds: bool = False
     grid: Mapping[str, tuple[Any, ...]] = {}
+    second_grid: Mapping[str, tuple[Any, ...]] | None = None
     grid_of_images: Mapping[str, tuple[Any, ...]] | None = None
+
+    def tried(self, on_images: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the settings that it tries on tables, or on images."""
+        if on_images and self.grid_of_images is not None:
+            yield from _combinations(self.grid_of_images)
+            return
+        yield from _combinations(self.grid)
+        if self.second_grid is not None:
+            yield from _combinations(self.second_grid)
 
 
 class Plan(BaseModel):
@@ -95,7 +105,7 @@ class Plan(BaseModel):
     @property
     def most_settings(self) -> int:
         """The largest number of settings that a method tries."""
-        return max(math.prod(map(len, method.grid.values())) for method in self.methods.values())
+        return max(len([*method.tried()]) for method in self.methods.values())
 
     def rivals(self, ours: str) -> list[str]:
         """Return the methods of other strategies that know as much as one of ours."""
@@ -176,8 +186,7 @@ def runs_of(plan: Plan, device: str) -> Iterator[Entry]:
             noise = {"target_epsilon": epsilon} if math.isfinite(epsilon) else {"noise_multiplier": 0.0}
             if method.thresholds and math.isfinite(epsilon):
                 noise["threshold_epsilon"] = epsilon
-            images = method.grid_of_images if dataset in plan.images else None
-            for setting in _grid(method.grid if images is None else images):
+            for setting in method.tried(on_images=dataset in plan.images):
                 given = {**plan.settings, **plan.images.get(dataset, {}), **noise, **setting, "dataset": dataset,
                          "device": device, "batch_size": 1, "eval_every": _AT_THE_END, "preprocessing": "public",
                          "attribute_in_model": knows_group}
@@ -186,7 +195,7 @@ def runs_of(plan: Plan, device: str) -> Iterator[Entry]:
                 yield Entry(dataset, epsilon, name, _words(setting), made.model_copy(update={"batch_size": batch}))
 
 
-def _grid(values: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+def _combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
     """Yield the settings of a grid."""
     for chosen in product(*values.values()):
         yield dict(zip(values, chosen, strict=True))
