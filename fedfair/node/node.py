@@ -23,8 +23,7 @@ from fedfair.gradients.padding_rows import padding_rows, without_rows
 from fedfair.mechanisms import histograms
 from fedfair.mechanisms.clipping import sensitivity
 from fedfair.mechanisms.noise import NoiseName, Trust, add_noise, client_share
-from fedfair.mechanisms.randomness import source
-from fedfair.mechanisms.sampling import poisson
+from fedfair.mechanisms.randomness import poisson, source
 from fedfair.models.optimizers import make_optimizer
 from fedfair.models.published import loss
 from fedfair.node.large_batches import probe_of

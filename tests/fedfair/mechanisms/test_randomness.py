@@ -19,8 +19,7 @@ from fedfair.gradients.probe import per_example
 from fedfair.mechanisms import randomness
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import add_gaussian
-from fedfair.mechanisms.randomness import Source, SystemEntropy, generator, key, normal, random_bits, stream
-from fedfair.mechanisms.sampling import poisson
+from fedfair.mechanisms.randomness import Source, SystemEntropy, generator, key, normal, poisson, random_bits, stream
 from fedfair.models import find, published
 
 

@@ -26,7 +26,7 @@ from fedfair.mechanisms.clipping import (
 )
 from fedfair.mechanisms.counting import Above, AboveAndBelow, AtMost, CountQuery, GroupSizes
 from fedfair.mechanisms.noise import Trust
-from fedfair.mechanisms.sampling import poisson
+from fedfair.mechanisms.randomness import poisson
 from fedfair.models.find import build
 from fedfair.node.node import ClientError, Contribution, Node
 from fedfair.protocol.round import LocalTraining, Round
