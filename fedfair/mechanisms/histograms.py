@@ -48,6 +48,9 @@ _POSITIVE = (_HIGH - _LOW) * _STEPS
 CELLS = 2 * _POSITIVE + 1
 """Number of cells, in the order of the numbers that they hold."""
 
+_STANDS_OUT = 1.0  # deviations of the noise of a prefix sum; by measurement, of .4 to 3
+Counts = npt.NDArray[np.float64]
+
 
 def cells(numbers: Tensor) -> Tensor:
     """Return the cell of each finite number `[n]`: `[n]`, from 0 to `CELLS` - 1.
@@ -132,11 +135,6 @@ def mean_and_deviation(below: Tensor, limits: tuple[float, float]) -> tuple[floa
     mean = float(shares @ middles)
     deviation = float((shares @ (middles - mean) ** 2).sqrt())
     return mean, deviation if deviation > 0 else (limits[1] - limits[0]) / 2
-
-
-_STANDS_OUT = 1.0  # deviations of the noise of a prefix sum; by measurement, of .4 to 3
-
-Counts = npt.NDArray[np.float64]
 
 
 def bin_ends(below: Tensor, bins: int, deviation: float) -> tuple[float, ...]:
