@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from fedfair.plugins.lazy import lazy
 
 if TYPE_CHECKING:
-    from fedfair.accounting.calibration import calibrate, multiplier_of
-    from fedfair.accounting.composition import ACCOUNTANTS, Accountant, epsilon
+    from fedfair.accounting.composition import ACCOUNTANTS, Accountant, calibrate, epsilon, multiplier_of
     from fedfair.accounting.events import (
         LEFT_OUT,
         OBSERVERS,
