@@ -25,8 +25,7 @@ __all__ = ["ACCOUNTANTS", "LEFT_OUT", "OBSERVERS", "Accountant", "Event", "Ledge
            "RenyiFilter", "Unit", "calibrate", "epsilon", "multiplier_of", "noise_present", "spent_multipliers"]
 
 _MODULES = {
-    "calibration": ("calibrate", "multiplier_of"),
-    "composition": ("ACCOUNTANTS", "Accountant", "epsilon"),
+    "composition": ("ACCOUNTANTS", "Accountant", "calibrate", "epsilon", "multiplier_of"),
     "events": ("LEFT_OUT", "OBSERVERS", "Event", "Observer", "Release", "Unit", "noise_present", "spent_multipliers"),
     "ledger": ("Ledger",),
     "odometer": ("RenyiFilter",),
