@@ -28,7 +28,7 @@ from fedfair.node.exchanges import find_exchange
 from fedfair.node.masked_sums import keep_party, recall_party
 from fedfair.node.node import ClientError, Node
 from fedfair.node.policy import Refused, find_policy, read_policy
-from fedfair.plugins.user_errors import UserFileError, sentence_of
+from fedfair.plugins.user_files import UserFileError, sentence_of
 from fedfair.protocol.exchange import Request, plan_text
 from fedfair.protocol.fields import MOST_CLIENTS
 from fedfair.protocol.messages import ACTION, CLIENTS, program

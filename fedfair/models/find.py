@@ -22,8 +22,15 @@ from fedfair.mechanisms.randomness import key
 from fedfair.models import published
 from fedfair.models.published import MODELS, Builder
 from fedfair.plugins.registry import unknown
-from fedfair.plugins.user_errors import UserFileError, blaming_user_files, place_of, sentence_of
-from fedfair.plugins.user_files import defined_in, file_name, user_file
+from fedfair.plugins.user_files import (
+    UserFileError,
+    blaming_user_files,
+    defined_in,
+    file_name,
+    place_of,
+    sentence_of,
+    user_file,
+)
 
 ROWS = 3
 """Rows that are made up: enough for an example to have one before and one behind it."""

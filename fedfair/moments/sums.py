@@ -42,7 +42,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedfair.datasets.features.cells import Cells
-from fedfair.datasets.features.places import ones_of, value_of_one
+from fedfair.datasets.features.encoding import ones_of, value_of_one
 from fedfair.gradients.kernels import sum_of_outer_products
 
 SENSITIVITY = math.sqrt(2)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.datasets.features.cells import Cells
-from fedfair.datasets.features.places import value_of_one
+from fedfair.datasets.features.encoding import value_of_one
 from fedfair.gradients.layer_probe import Loss, Probe, trained_parameters
 from fedfair.gradients.layers import Gradients, full_precision
 from fedfair.gradients.passes import UnreadableError, chain_of
