@@ -3,6 +3,9 @@
 A run may have any number of nodes: of n nodes, node p holds the clients p, p + n, p + 2n, .... A node with a file of
 its own may hold a client for each of its sites: the server then says from which number on they are numbered. Sums are
 taken in the order of client numbers.
+
+Which column names the sites is the node's own word. All that leaves of it is the number of sites, and how many records
+of each group each has.
 """
 
 from __future__ import annotations
@@ -18,16 +21,17 @@ import numpy as np
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from torch import Tensor
 
 from fedfair.datasets.schema import SchemaMismatch
 from fedfair.node.exchanges import find_exchange
 from fedfair.node.masked_sums import keep_party, recall_party
 from fedfair.node.node import ClientError, Node
-from fedfair.node.own_sites import given_numbers, refuse_single_records
 from fedfair.node.policy import Refused, find_policy, read_policy
-from fedfair.plugins.user_errors import UserFileError, sentence_of
+from fedfair.plugins.user_files import UserFileError, sentence_of
 from fedfair.protocol.exchange import Request, plan_text
-from fedfair.protocol.messages import ACTION, program
+from fedfair.protocol.fields import MOST_CLIENTS
+from fedfair.protocol.messages import ACTION, CLIENTS, program
 from fedfair.protocol.task import Task
 
 if TYPE_CHECKING:
@@ -93,7 +97,7 @@ def _content(message: Message, context: Context, guard: Guard | None) -> RecordD
     name, text = str(message.content["exchange"]["name"]), str(message.content["task"]["json"])
     entry, text = guard.admit_names(name, text, plan_text(message)) if guard else (None, text)
     file, site = (entry.file, entry.site) if entry else map(context.node_config.get, ("data", "site"))
-    first, clients = given_numbers(message.content)
+    first, clients = _given_numbers(message.content)
     task = _task(text, str(file or ""), nodes, str(site or ""), clients)
     _refuse_change(context, task)
     node = node_of(task, number, nodes, first)
@@ -156,6 +160,43 @@ def _task(text: str, file: str, nodes: int, site: str, clients: int | None) -> T
     return Task.model_validate_json(text).at_node(file, nodes, site, clients)
 
 
+def _given_numbers(content: RecordDict) -> tuple[int | None, int | None]:
+    """Return the number of the node's first client and that of all clients, as a server gives them; None if it gives
+    none.
+
+    Args:
+        content: The records of a message.
+
+    Raises:
+        ClientError: For numbers that cannot be.
+    """
+    record = content.get(CLIENTS)
+    if not isinstance(record, ConfigRecord):
+        return None, None
+    first, clients = record.get("first"), record.get("of")
+    if not (type(first) is int and type(clients) is int and 0 <= first < clients <= MOST_CLIENTS):
+        raise ClientError(f"the server numbers the node's clients from {first!r} on, of {clients!r}: it must be from 0 "
+                          f"to {MOST_CLIENTS:,}; does it run the same version of the program?")
+    return first, clients
+
+
+def refuse_single_records(task: Task, sizes: Tensor) -> None:
+    """Refuse sites that would tell of a single training record, before anything is told of any.
+
+    Numbers of records by client and group are public, and of a single record they tell the group.
+
+    Args:
+        task: The task, with the node's own column of sites, if it has one.
+        sizes: Numbers of training records by client and group, `[m, K]`.
+
+    Raises:
+        SchemaMismatch: If there is such a site; it is not named.
+    """
+    if task.site is not None and bool((task.public_sizes(sizes).sum(1) == task.round_sizes).any()):
+        raise SchemaMismatch(["one of its sites may have a single training record, whose group the public numbers "
+                              "would tell; its owner can put sites together, or leave site out"])
+
+
 def _refuse_change(context: Context, task: Task) -> None:
     """Raise `ClientError` if the user's file has changed since the node's first message.
 
@@ -167,7 +208,7 @@ def _refuse_change(context: Context, task: Task) -> None:
                           "had: leave the file alone, and run again")
 
 
-def _kept_batch(context: Context) -> tuple[str, torch.Tensor] | None:
+def _kept_batch(context: Context) -> tuple[str, Tensor] | None:
     """Return the batch of `Node.kept` from the state that Flower keeps for the node between messages."""
     kept = context.state.config_records.get("batch")
     if kept is None:

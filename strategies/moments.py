@@ -18,8 +18,7 @@ from fedfair.mechanisms.clipping import ClipRule, Flat, sensitivity
 from fedfair.mechanisms.noise import Trust, client_share, server_share
 from fedfair.mechanisms.randomness import source
 from fedfair.moments import logistic, release, sums
-from fedfair.moments.denoised import denoised
-from fedfair.moments.filled_bins import Filled, filled
+from fedfair.moments.filled_bins import Filled, denoised, filled
 from fedfair.moments.front import EVEN, LOGISTIC, Front, HeadName, Point, Refits, few_points, front, points
 from fedfair.moments.heads import Constraint, Head, directions, least_squares
 from fedfair.moments.leave_one_out import LeftOut, left_out

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from fedfair.plugins.lazy import lazy
 
 if TYPE_CHECKING:
-    from fedfair.accounting.calibration import calibrate, multiplier_of
-    from fedfair.accounting.composition import ACCOUNTANTS, Accountant, epsilon
+    from fedfair.accounting.composition import ACCOUNTANTS, Accountant, calibrate, epsilon, multiplier_of
     from fedfair.accounting.events import (
         LEFT_OUT,
         OBSERVERS,
@@ -26,8 +25,7 @@ __all__ = ["ACCOUNTANTS", "LEFT_OUT", "OBSERVERS", "Accountant", "Event", "Ledge
            "RenyiFilter", "Unit", "calibrate", "epsilon", "multiplier_of", "noise_present", "spent_multipliers"]
 
 _MODULES = {
-    "calibration": ("calibrate", "multiplier_of"),
-    "composition": ("ACCOUNTANTS", "Accountant", "epsilon"),
+    "composition": ("ACCOUNTANTS", "Accountant", "calibrate", "epsilon", "multiplier_of"),
     "events": ("LEFT_OUT", "OBSERVERS", "Event", "Observer", "Release", "Unit", "noise_present", "spent_multipliers"),
     "ledger": ("Ledger",),
     "odometer": ("RenyiFilter",),

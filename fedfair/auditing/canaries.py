@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.gradients.layer_probe import Probe
 from fedfair.gradients.layers import Gradients, LayerGradients, Squares, flat, shaped
-from fedfair.mechanisms.randomness import generator
-from fedfair.mechanisms.sampling import poisson
+from fedfair.mechanisms.randomness import generator, poisson
 from fedfair.node.node import Batch, Node
 from fedfair.protocol.round import Round
 

@@ -35,16 +35,24 @@ class Source:
     attribute: str | None = None
 
 
-def _published(name: str) -> Source:
-    """Return the source in the module called `name`, which is imported now.
+_PUBLISHED = {
+    "images": ("celeba", "digits", "mnist"),
+    "shakespeare": ("shakespeare",),
+    "tables": ("adult", "bank", "compas", "credit", "dutch", "law"),
+}
+"""The published data sets, by the module of `fedfair.datasets.published` whose `SOURCES` have them."""
+
+
+def _source(module: str, name: str) -> Source:
+    """Return a source of a module, which is imported now.
 
     Importing pandas takes half a second, and a client that answers one message in its own process may not need it.
     """
-    module = import_module(f"fedfair.datasets.published.{name}")
-    return Source(module.load, module.VARIANTS, getattr(module, "PUBLIC", None),
-                  next(iter(getattr(module, "GROUPS", ())), None))
+    source: Source = import_module(f"fedfair.datasets.published.{module}").SOURCES[name]
+    return source
 
 
 DATASETS: Registry[Source] = Registry("data set")
-for _name in ("adult", "bank", "celeba", "compas", "credit", "digits", "dutch", "law", "mnist", "shakespeare"):
-    DATASETS.register_later(_name, partial(_published, _name))
+for _module, _names in _PUBLISHED.items():
+    for _name in _names:
+        DATASETS.register_later(_name, partial(_source, _module, _name))

@@ -1,12 +1,16 @@
 """A labelled data set in which every record belongs to one protected group.
 
 Grouping by two sensitive attributes at once: every intersection of their groups is a group.
+
+Weights of records, and of classes, say by how much each record's loss is multiplied, before its gradient is clipped. A
+rule that clips weighted gradients bounds what a record adds, whatever its weight, so that weights add nothing to the
+sensitivity. A record's weight depends on that record and on the settings alone.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -17,15 +21,18 @@ import torch
 from torch import Tensor
 
 from fedfair.datasets.features.encoding import NO_TABLE, Encoding
-from fedfair.plugins.registry import RESERVED
+from fedfair.plugins.registry import RESERVED, unknown
 
 if TYPE_CHECKING:
-    pass
+    import pandas as pd
 
 PARTS = ("train", "valid", "test")
 _BY_RECORD = ("x", "y", "group", "records", "participant", "person", "content", "published", "weight", "site")
 # The most that go through a model together, in records and in numbers; a convolution makes dozens of each number.
 _ROWS, _NUMBERS = 4096, 2**20
+
+LARGEST_WEIGHT = 1e6
+"""The largest weight: coefficients of larger ones would leave the range in which single precision is exact enough."""
 
 
 class Pixels(NamedTuple):
@@ -63,7 +70,7 @@ class GroupedDataset:
         pixels: How a model's features are made of bytes. They are kept as bytes, a quarter of the memory, until a model
             needs them; see `features`.
         encoding: What each column of a two-dimensional `x` was made of; empty if there is no table.
-        weight: Factor of each record's loss, `[n]`, from 0; empty if all are alike. See `fedfair.datasets.weights`.
+        weight: Factor of each record's loss, `[n]`, from 0; empty if all are alike. See `fedfair.datasets.grouped`.
         site: Number of each record's site, `[n]`, positions in `sites`; empty if there are none.
         sites: Names of the sites.
         rows: Number of rows of the table that the records are from, empty ones too; 0 if it is not needed.
@@ -221,3 +228,44 @@ def crossed(one: GroupedDataset, other: GroupedDataset) -> GroupedDataset:
     return replace(one, group=torch.searchsorted(occurring, pairs), names=names)
 
 
+def weights_of(column: pd.Series) -> Tensor:
+    """Return the weights of the records in a column, `[n]`, in double precision.
+
+    Args:
+        column: One number for each record.
+
+    Raises:
+        ValueError: If one of them is no number from 0 to `LARGEST_WEIGHT`, or if all are 0.
+    """
+    import pandas as pd  # here, since a process that answers for other data does without
+
+    values = pd.to_numeric(column, errors="coerce").to_numpy(dtype="float64", na_value=np.nan)
+    strange = ~((values >= 0) & (values <= LARGEST_WEIGHT))
+    if strange.any():
+        at = int(strange.argmax())
+        raise ValueError(f"the weight column {str(column.name)!r} has {str(column.iloc[at])!r} in row "
+                         f"{column.index[at] + 1}: a weight is a number from 0 to {LARGEST_WEIGHT:,.0f}; correct it")
+    if not values.any():
+        raise ValueError(f"the weight column {str(column.name)!r} is 0 in every row: nothing would be trained")
+    return torch.tensor(values)
+
+
+def weighted(data: GroupedDataset, class_weights: Sequence[tuple[str, float]]) -> GroupedDataset:
+    """Return the records with their weights multiplied by those of their classes, 1 for a class that is not named.
+
+    Args:
+        data: Records, with weights of their own or not.
+        class_weights: Weight by the name of a class.
+
+    Raises:
+        ValueError: For an unknown class.
+    """
+    if not class_weights:
+        return data
+    by_class = torch.ones(data.classes, dtype=torch.float64)
+    for name, weight in class_weights:
+        if name not in data.labels:
+            raise unknown("class of class_weights", name, data.labels)
+        by_class[data.labels.index(name)] = weight
+    factors = by_class[data.y]
+    return replace(data, weight=data.weight * factors if len(data.weight) else factors)

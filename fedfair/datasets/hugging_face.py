@@ -22,11 +22,10 @@ from torch import Tensor
 from fedfair.datasets.columns.convention import ALL, Asked
 from fedfair.datasets.columns.tidy import found_in_rows, reading_of, tidied
 from fedfair.datasets.features.features import leave_out
-from fedfair.datasets.grouped import PARTS, GroupedDataset
+from fedfair.datasets.grouped import PARTS, GroupedDataset, weights_of
 from fedfair.datasets.names import visible
 from fedfair.datasets.split import Missing
 from fedfair.datasets.table import codes, complete, features_alone, from_table, refuse_two_roles, whole_numbers
-from fedfair.datasets.weights import weights_of
 from fedfair.plugins.registry import unknown
 
 if TYPE_CHECKING:

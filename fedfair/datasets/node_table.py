@@ -17,19 +17,17 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedfair.datasets.agreement import Agreement
 from fedfair.datasets.columns.convention import ANY_SIGN, PLAIN, Reading
 from fedfair.datasets.columns.tidy import reading_as_asked, tidied
 from fedfair.datasets.features.encoder import encode, kept
 from fedfair.datasets.features.encoding import OTHER, Encoding, Feature
 from fedfair.datasets.features.features import leave_out
 from fedfair.datasets.files.chunks import read_rows
-from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.grouped import GroupedDataset, weights_of
 from fedfair.datasets.names import visible
-from fedfair.datasets.schema import SchemaMismatch
+from fedfair.datasets.schema import Agreement, SchemaMismatch
 from fedfair.datasets.split import numbers_of_names, numbers_of_rows
 from fedfair.datasets.table import as_declared, complete
-from fedfair.datasets.weights import weights_of
 
 _log = logging.getLogger(__name__)
 

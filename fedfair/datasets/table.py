@@ -13,8 +13,7 @@ import pandas as pd
 import torch
 from pandas.api.types import is_float_dtype
 
-from fedfair.datasets.columns.bands import in_bands
-from fedfair.datasets.columns.convention import ALL, PLAIN, Asked, Reading
+from fedfair.datasets.columns.convention import ALL, PLAIN, Asked, Reading, in_bands
 from fedfair.datasets.columns.kinds import LEFT_OUT, problems, understand
 from fedfair.datasets.columns.tidy import (
     cells,
@@ -31,10 +30,9 @@ from fedfair.datasets.features.encoder import cells_of, encode, kept, learn
 from fedfair.datasets.features.features import leave_out
 from fedfair.datasets.features.kept_table import kept_table
 from fedfair.datasets.files.chunks import Chunks, chunks_of, one_chunk, read_files, read_rows
-from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.grouped import GroupedDataset, weights_of
 from fedfair.datasets.names import visible
 from fedfair.datasets.split import Missing, numbers_of_names, numbers_of_rows
-from fedfair.datasets.weights import weights_of
 from fedfair.plugins.registry import unknown
 
 _log = logging.getLogger(__name__)
@@ -107,7 +105,7 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
 
     Columns with a single value and row numbers are left out, and so, with `missing` = "drop", are rows with missing
     values; the logger warns of both. The column `participant`, if given, names the person of each record, and the
-    column `weight` holds the factor of its loss, see `fedfair.datasets.weights`; the column `site` names its site. None
+    column `weight` holds the factor of its loss, see `fedfair.datasets.grouped`; the column `site` names its site. None
     of these is a feature. Columns `without` are not read; see `leave_out`. With `numbers`, the columns that hold
     numbers, all others hold categories, and none is left out, whatever their values. The other arguments are those of
     `fedfair.datasets.columns.tidy.reading_of`.

@@ -3,24 +3,36 @@
 `chained` and `recorded` send the whole batch through the model, so they take only models whose layers are known not to
 mix examples (`fedfair.gradients.known_layers`). `vectorised` and `one_at_a_time` take any model: each example goes
 through it as a batch of one, and what the model keeps of it is put back (`fedfair.gradients.model_state`).
+
+`torch.func.vmap` cannot follow PyTorch's fused recurrent layers. So Opacus's DPLSTM, DPGRU or DPRNN, which computes
+what nn.LSTM, nn.GRU or nn.RNN computes, step by step, stands in for the layer while a batch is vectorised, with the
+layer's own parameters (`stand_ins`); the model never changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from fedfair.gradients.known_layers import is_known
+from fedfair.gradients.known_layers import is_known, is_untouched
 from fedfair.gradients.layer_probe import LayerProbe, Loss, Probe, trained_parameters
 from fedfair.gradients.layers import LAYERS, Gradients, Materialised
 from fedfair.gradients.model_state import forgetting
 from fedfair.gradients.passes import Pass, UnreadableError, by_autograd, by_hand
-from fedfair.gradients.recurrent import stand_ins
 from fedfair.gradients.trial import seeded, seeds
 
 Path = Callable[[nn.Module, Loss, Tensor, Tensor], Probe]
+_SETTINGS = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size")
+_FUSED = (nn.LSTM, nn.GRU, nn.RNN)
+_made: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
+
+Values = dict[str, Tensor]
+"""Parameters by their path in a model."""
 
 
 def chained(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
@@ -106,3 +118,47 @@ def losses_of(loss: Loss, output: Tensor, y: Tensor) -> Tensor:
             "(reduction='none'), since each example's gradient is clipped on its own"
         )
     return losses
+
+
+@contextmanager
+def stand_ins(model: nn.Module) -> Iterator[Callable[[Values], Values]]:
+    """Put Opacus's layers in the place of a model's recurrent layers while the context lasts.
+
+    Yields a function from the values of the model's parameters, by path, to those of the parameters that it has now.
+    """
+    fused = {path: layer for path, layer in model.named_modules() if type(layer) in _FUSED and is_untouched(layer)}
+    places = [(parent._modules, name, child) for parent in list(model.modules())
+              for name, child in parent._modules.items() if child in fused.values()]
+    for children, name, child in places:
+        children[name] = _stand_in(child)
+    try:
+        yield lambda values: _renamed(values, fused)
+    finally:
+        for children, name, child in places:
+            children[name] = child
+
+
+def _renamed(values: Values, fused: dict[str, nn.Module]) -> Values:
+    """Return the values with those of the recurrent layers under the names that Opacus gives them."""
+    if not fused:
+        return values
+    renamed = dict(values)
+    for path, layer in fused.items():
+        for inner, outer in _made[layer].old_to_new.items():
+            value = renamed.pop(f"{path}.{outer}", None)
+            renamed[f"{path}.{inner}"] = getattr(layer, outer).detach() if value is None else value
+    return renamed
+
+
+def _stand_in(layer: Any) -> nn.Module:
+    """Return the layer of Opacus that computes what `layer` does, in its mode."""
+    from opacus.layers import DPGRU, DPLSTM, DPRNN  # slow to import
+
+    if layer not in _made:
+        kind = {nn.LSTM: DPLSTM, nn.GRU: DPGRU, nn.RNN: DPRNN}[type(layer)]
+        more = {"nonlinearity": layer.nonlinearity} if type(layer) is nn.RNN else {}
+        made = kind(**{name: getattr(layer, name) for name in _SETTINGS}, **more)
+        made.flatten_parameters = lambda: None  # models that call it expect a layer to have it
+        _made[layer] = made.to(layer.weight_ih_l0)
+    stand_in: nn.Module = _made[layer]
+    return stand_in.train(layer.training)

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedfair.gradients.fixed_norms import refuse_trained_before_norms
-from fedfair.gradients.interaction import SIZES, MixingError, is_close, refuse_interaction
+from fedfair.gradients.interaction import SIZES, MixingError, is_close, refuse_interaction, refuse_trained_before_norms
 from fedfair.gradients.known_layers import is_fixed_norm, is_known, keeps_rows
 from fedfair.gradients.layer_probe import LayerProbe, Loss, Probe, trained_parameters
 from fedfair.gradients.passes import UnreadableError

@@ -1,10 +1,12 @@
-"""Random numbers, from seeded generators or from the operating system.
+"""Random numbers, from seeded generators or from the operating system, and the batches that they draw.
 
 For simulation, noise and batches follow from (noise key, purpose, client, step), so that no draw depends on what ran
 before it. The noise key is a digest of the whole experiment (`strategies.server.noise_key`): two that differ share no
 draw, since the difference of two releases with one noise would hold none. What is no noise, such as the split and the
 initial model, follows from (seed, purpose): methods are compared on the same ones. For deployment, the operating
 system's entropy cannot be derived by anyone.
+
+Sampling is Poisson's: each record joins a batch independently, as the accountant assumes.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from hashlib import blake2b, shake_128
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 _ODD = 0x9E3779B1  # any odd number permutes the 32-bit integers by multiplication
 _STATE = torch.Generator().manual_seed(0).get_state().numpy()  # as bytes: a header, 624 words of 64 bits, other fields
@@ -119,8 +122,8 @@ def _mixed(z: Bits) -> Bits:
     return z
 
 
-def signs(noise_key: int | str, purpose: str, step: int, records: torch.Tensor, count: int, dtype: torch.dtype
-          ) -> torch.Tensor:
+def signs(noise_key: int | str, purpose: str, step: int, records: Tensor, count: int, dtype: torch.dtype
+          ) -> Tensor:
     """Draw independent signs, -1 or 1, for each record `[n]`: `[n, count]`, a function of (noise key, step, record)."""
     words = np.arange((count + 63) // 64, dtype=np.uint64)
     places: Bits = records.numpy().astype(np.uint64)[:, None] * np.uint64(len(words)) + words
@@ -133,7 +136,7 @@ def uniform(bits: Bits) -> npt.NDArray[np.float64]:
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def normal(source: Source, count: int, dtype: torch.dtype) -> torch.Tensor:
+def normal(source: Source, count: int, dtype: torch.dtype) -> Tensor:
     """Draw `[count]` standard normal numbers in floating point; from the operating system's bits by Box and Muller's
     method (1958).
     """
@@ -143,3 +146,23 @@ def normal(source: Source, count: int, dtype: torch.dtype) -> torch.Tensor:
     u, v = uniform(random_bits(source, 2 * pairs)).reshape(2, pairs)
     radius, angle = np.sqrt(-2 * np.log1p(-u)), 2 * np.pi * v
     return torch.from_numpy(np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]).to(dtype)
+
+
+def poisson(noise_key: int | str | None, step: int, records: Tensor, rates: float | Tensor) -> Tensor:
+    """Draw the batch of one step: positions within `records`, `[batch]`, in ascending order, possibly empty.
+
+    `records` `[n]` are the records' numbers, unique in the run; `rates` is one sampling rate in [0, 1], or one for each
+    record, `[n]`. The batch is a pure function of (noise key, step, record): record r joins if the r-th output of the
+    SplitMix64 stream that starts at key(noise key, step) falls below its rate. So it does not depend on how the records
+    are spread over clients, and a client needs to know only its own records. Without a noise key the operating system's
+    entropy decides, anew at every call.
+    """
+    if noise_key is None:
+        return _joining(random_bits(SystemEntropy(), len(records)), rates)
+    return _joining(splitmix64(key(noise_key, "sampling", step), records.numpy().astype(np.uint64)), rates)
+
+
+def _joining(bits: Bits, rates: float | Tensor) -> Tensor:
+    """Return the positions at which a uniform number, a multiple of 2^-53 made of the upper bits, is below its rate."""
+    below = np.ceil(np.asarray(rates) * 2.0**53).astype(np.uint64)
+    return torch.from_numpy(np.flatnonzero(bits >> np.uint64(11) < below))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedfair.mechanisms import clipping, counting
 from fedfair.mechanisms.rule_numbers import is_number
-from fedfair.plugins.user_errors import UserFileError, blaming_user_files, place_of
+from fedfair.plugins.user_files import UserFileError, blaming_user_files, place_of
 
 _LENGTHS = (0.0, 1e-9, 1e-3, 0.5, 1.0, 2.0, 1e3, 1e9, 1e30)
 _SLACK = 1 + 1e-6  # of rounding

@@ -1,6 +1,10 @@
 """Finding a model by its name, published or in a file of the user's, and building it from a seed.
 
 Whether a model of the user's fits the records: it is tried on rows that are made up, before anything is trained.
+
+Of a model of `torch.compile`, what it wraps is trained, since gradients are taken example by example (`uncompiled`). A
+compiled model calls the layers that it wraps, and shares their parameters; Dynamo marks these while it runs, as a layer
+would that keeps something of its examples.
 """
 
 from __future__ import annotations
@@ -16,14 +20,23 @@ from torch import Tensor, nn
 
 from fedfair.mechanisms.randomness import key
 from fedfair.models import published
-from fedfair.models.compiled import uncompiled
 from fedfair.models.published import MODELS, Builder
 from fedfair.plugins.registry import unknown
-from fedfair.plugins.user_errors import UserFileError, blaming_user_files, place_of, sentence_of
-from fedfair.plugins.user_files import defined_in, file_name, user_file
+from fedfair.plugins.user_files import (
+    UserFileError,
+    blaming_user_files,
+    defined_in,
+    file_name,
+    place_of,
+    sentence_of,
+    user_file,
+)
 
 ROWS = 3
 """Rows that are made up: enough for an example to have one before and one behind it."""
+
+_WRAPPED = "_orig_mod"  # of `torch._dynamo.eval_frame.OptimizedModule`, whose import takes a second
+_IN_PLACE = "_compiled_call_impl"
 
 
 def refuse_outputs(model: nn.Module, where: str, like: Tensor, classes: int) -> None:
@@ -183,3 +196,28 @@ def _refuse_other_arguments(builder: Any) -> None:
 def _shown(value: object) -> str:
     """Name what was returned in place of a model."""
     return "nothing" if value is None else f"a {type(value).__name__}"
+
+
+def uncompiled(model: nn.Module) -> nn.Module:
+    """Return what a compiled model wraps, with the same parameters; any other model as it is.
+
+    Args:
+        model: The model.
+
+    Raises:
+        ValueError: If a layer of it is compiled by itself, or it was compiled in place, by `model.compile()`.
+
+    Examples:
+        >>> import torch
+        >>> model = nn.Linear(2, 2)
+        >>> uncompiled(torch.compile(model)) is uncompiled(model) is model
+        True
+    """
+    wrapped = getattr(model, _WRAPPED, None) if type(model).__name__ == "OptimizedModule" else None
+    plain = wrapped if isinstance(wrapped, nn.Module) else model
+    for name, layer in plain.named_modules():
+        if type(layer).__name__ == "OptimizedModule" or getattr(layer, _IN_PLACE, None) is not None:
+            which = f"layer {name} of the model" if name else "model"
+            raise ValueError(f"the {which} is compiled by torch.compile: leave that out, or compile the whole model by "
+                             "torch.compile(model), which is trained as it is without")
+    return plain

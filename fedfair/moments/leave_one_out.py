@@ -12,7 +12,7 @@ The classifier is the logistic regression of `fedfair.moments.logistic`, with we
 Along the eigenvectors of S, P^-1 is diagonal, with f(l) = 1 / max(l, floor) of each eigenvalue l. A record with
 features a along them changes it by -a_i a_j f[l_i, l_j], divided differences of f (Daleckii and Krein 1965). Steps are
 followed one by one: the gradient at the weights without the record lacks the record's own part there, which is exact,
-and the part of all others differs by h_j S, for which S is taken without its noise (`fedfair.moments.denoised`), and
+and the part of all others differs by h_j S, for which S is taken without its noise (`fedfair.moments.filled_bins`), and
 h_j is of records whose gradients are not clipped. A constraint by tau is kept as it is. `tests/fedfair/moments` holds
 it against fits that are made anew.
 
@@ -136,7 +136,7 @@ def left_out(course: Course, second: Tensor, taus: Sequence[float | None], weigh
 
     Args:
         course: The logistic regression that the front follows from.
-        second: S without most of its noise, `[k, k]` (`fedfair.moments.denoised`).
+        second: S without most of its noise, `[k, k]` (`fedfair.moments.filled_bins`).
         taus: What each classifier leaves of the differences between groups; None for one that decides alike for all.
         weights: Their weights, `[points, d, 2]`.
         across: Differences between groups' mean features, `[k, constraints]` (`heads.directions`); None for none.

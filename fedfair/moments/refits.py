@@ -7,8 +7,8 @@ for a change of the weight by 1, and z_j is noise. So the variance that noise ad
     v_0 = (1.5 / m)^2 Var(noise of V's contrast),     v_j = (1 - 2 h l c_j / m)^2 v_(j-1) + (c_j s / m)^2 / 2
 
 and noises of different eigenvectors are independent; l is that of S without most of its noise
-(`fedfair.moments.denoised`). For the direction that a tau below 1 takes off, S and the means of groups are drawn anew,
-the inverse of S to first order.
+(`fedfair.moments.filled_bins`). For the direction that a tau below 1 takes off, S and the means of groups are drawn
+anew, the inverse of S to first order.
 
 The floor holds weights of rare bins near 0, which no noise shows. Of n records of a bin the steps leave about the share
 r = prod_j (1 - 2 h c_j l / max(l, floor)), l = n c^2, of what a weight was off at first. Weights of bins that are told
@@ -53,7 +53,7 @@ def refits(moments: Moments, course: Course, second: Tensor, front: Sequence[Poi
     Args:
         moments: What was released, of the k features that are fitted to.
         course: The logistic regression.
-        second: S without most of its noise, `[k, k]` (`fedfair.moments.denoised`).
+        second: S without most of its noise, `[k, k]` (`fedfair.moments.filled_bins`).
         front: Settings of the classifiers.
         weights: Their weights, of these features, `[points, k, 2]`.
         constraint: What tau makes equal.

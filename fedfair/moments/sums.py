@@ -10,6 +10,12 @@ the same holds, since a record is in one group.
 
 Sufficient statistics with noise: Vu and Slavkovic 2009; Foulds et al. 2016; Wang 2018 (AdaSSP).
 
+Of records whose features are ones, sums are numbers of records and of pairs, times what a one becomes (`counted_sums`).
+A bounded row has the same number v in every place that is not 0, and a constant c behind them (`Bounding`); v depends
+on how many ones it has, which is their number of columns unless a cell is missing or unknown. So sum phi phi' over rows
+of m ones is the number of rows with a one in both of two places, times v^2, v c or c^2. Numbers are counted exactly, in
+single precision a portion and in double precision over all: the sums do not depend on the order of records.
+
 How the noise on V is shared: less of it on the difference between classes, more on the sums of groups.
 
 The classifier depends on V through its contrast alone, the features of one class less those of the other over all
@@ -33,14 +39,17 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from fedfair.datasets.features.cells import Cells
-from fedfair.moments.counted_pairs import counted_sums
+from fedfair.datasets.features.encoding import ones_of, value_of_one
+from fedfair.gradients.kernels import sum_of_outer_products
 
 SENSITIVITY = math.sqrt(2)
 """The most, in Euclidean norm, by which one record changes svec(S) and V together."""
 
 _AT_A_TIME = 8192  # records whose features are held in double precision
+_COUNTED_AT_A_TIME = 2**14  # records whose ones are written out; at most 2^24, so that single precision counts exactly
 
 
 def moment_sums(features: Tensor, y: Tensor, group: Tensor, groups: int, classes: int, by_group: bool
@@ -77,6 +86,39 @@ def _added_up(features: Tensor, cell: Tensor, part: Tensor, second: Tensor, firs
         for place in range(len(second)):
             own = phi[part[rows] == place] if len(second) > 1 else phi
             second[place] += own.T @ own
+
+
+def counted_sums(cells: Cells, cell: Tensor, part: Tensor, second: Tensor, first: Tensor) -> bool:
+    """Add the sums over n records to `second` and `first`, if their features are bounded ones.
+
+    Args:
+        cells: Their features, d with the constant.
+        cell: Number of group and class of each, `[n]`.
+        part: Which second moments each is added to, `[n]`.
+        second: sum phi phi', `[parts, d, d]`, in double precision.
+        first: sum phi, `[cells, d]`, in double precision.
+
+    Returns:
+        Whether they are; if not, nothing was added.
+    """
+    ones, bounding, features = cells.ones(), cells.encoding.bounding, len(cells.encoding.features)
+    if ones is None or bounding is None:
+        return False
+    known = (ones < features).sum(1)
+    for number in torch.unique(known):
+        chosen = (known == number).nonzero().flatten()
+        pairs, records = torch.zeros_like(second), torch.zeros_like(first)
+        for rows in torch.split(chosen, _COUNTED_AT_A_TIME):
+            hot = ones_of(ones[rows], features, torch.float32)
+            records += one_hot(cell[rows], len(first)).T.float() @ hot
+            for place in range(len(second)):
+                own = hot[part[rows] == place] if len(second) > 1 else hot
+                pairs[place] += sum_of_outer_products(own, own)
+        values = value_of_one(number, bounding).repeat(features + 1)
+        values[features] = bounding.last
+        second += pairs * torch.outer(values, values)
+        first += records * values
+    return True
 
 
 def within_one(features: Tensor) -> Tensor:

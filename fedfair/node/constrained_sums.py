@@ -20,9 +20,8 @@ from torch import Tensor
 from fedfair.gradients.layer_probe import Loss
 from fedfair.gradients.model_state import forgetting
 from fedfair.mechanisms.counting import Predictions
-from fedfair.node.exchanges import content
+from fedfair.node.exchanges import content, promise_sum
 from fedfair.node.node import Batch, Contribution, Node, Objective, with_noise
-from fedfair.node.promises import promise_sum
 from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.messages import pack
 from fedfair.protocol.round import Round, refuse_distrust

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from fedfair.gradients.layer_probe import Probe, trained_parameters
 from fedfair.gradients.layers import Gradients
-from fedfair.gradients.second_order import differentiable
+from fedfair.gradients.passes import differentiable
 from fedfair.models.published import loss
 from fedfair.node.node import Node
 from fedfair.protocol.exchange import Request, exchange

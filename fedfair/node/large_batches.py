@@ -1,19 +1,27 @@
-"""The gradients of a batch, which may be all records of a table: then their features are never in memory together."""
+"""The gradients of a batch, which may be all records of a table: then their features are never in memory together.
+
+Of most models they are made portion by portion, as often as they are asked for (`PortionedProbe`). Of one linear layer
+on rows of ones, scores are sums of looked-up weights, and sums of gradients are counts with weights (`LookedUpProbe`):
+a row phi of d features has the number v in the places of its ones and a constant c at its end. So W phi is v times the
+sum of W's columns at those places, and c times its last one; the gradient of a loss with the slopes s is s phi', of
+length |s| |phi|. No row is ever written out.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, reduce
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from fedfair.datasets.features.cells import Cells
-from fedfair.datasets.features.places import value_of_one
-from fedfair.gradients.layer_probe import Loss, Probe
-from fedfair.gradients.looked_up import LookedUpProbe, Ones
-from fedfair.gradients.passes import UnreadableError
-from fedfair.gradients.portioned import PortionedProbe
+from fedfair.datasets.features.encoding import value_of_one
+from fedfair.gradients.layer_probe import Loss, Probe, trained_parameters
+from fedfair.gradients.layers import Gradients, full_precision
+from fedfair.gradients.passes import UnreadableError, chain_of
 from fedfair.gradients.probe import per_example
 
 MADE_TOGETHER = 2**14
@@ -57,3 +65,153 @@ def rows_of_ones(cells: Cells) -> Ones | None:
     if ones is None or bounding is None:
         return None
     return Ones(ones, value_of_one((ones < features).sum(1), bounding), features, bounding.last)
+
+
+class PortionedProbe:
+    """A probe of several portions of a batch, of which only norms and losses are kept.
+
+    Args:
+        portions: Makes the probe of each portion, one after the other; at least one.
+
+    Examples:
+        >>> from torch import nn
+        >>> from fedfair.gradients.probe import per_example
+        >>> model = nn.Linear(1, 1, bias=False)
+        >>> x = torch.tensor([[1.0], [2.0], [4.0]])
+        >>> def portion(rows: slice) -> Probe:
+        ...     return per_example(model, lambda output, y: output[:, 0] * y, x[rows], torch.ones(len(x[rows])))
+        >>> probe = PortionedProbe([lambda: portion(slice(0, 2)), lambda: portion(slice(2, 3))])
+        >>> probe.norms, probe.weighted_sum(torch.tensor([1.0, 0.5, 0.25]))
+        (tensor([1., 2., 4.]), {'weight': tensor([[3.]])})
+    """
+
+    def __init__(self, portions: Sequence[Callable[[], Probe]]) -> None:
+        self._portions = portions
+        kept = [(probe.norms, probe.losses) for probe in (portion() for portion in portions)]
+        self.norms, self.losses = (torch.cat(parts) for parts in zip(*kept, strict=True))
+        self._sizes = [len(norms) for norms, _ in kept]
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """See `fedfair.gradients.layer_probe.Probe`."""
+        return torch.cat([portion().dot(direction) for portion in self._portions])
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `fedfair.gradients.layer_probe.Probe`.
+
+        Coefficients follow from the norms that were seen first. Should a model be random, and a gradient be longer when
+        it is made again, it is shortened to that norm: what a clip rule bounds stays bounded.
+        """
+        parts = zip(self._portions, torch.split(coefficients, self._sizes), torch.split(self.norms, self._sizes),
+                    strict=True)
+        return reduce(_added, (_no_longer(portion(), own, norms) for portion, own, norms in parts))
+
+
+def _no_longer(probe: Probe, coefficients: Tensor, norms: Tensor) -> Gradients:
+    """Return the weighted sum of gradients, each shortened to at most a norm."""
+    kept = torch.where(probe.norms > norms, norms / probe.norms, torch.ones_like(norms))
+    return probe.weighted_sum(coefficients * kept)
+
+
+def _added(sums: Gradients, more: Gradients) -> Gradients:
+    """Return the sums of both."""
+    return {name: value + more[name] for name, value in sums.items()}
+
+
+class Ones(NamedTuple):
+    """Rows phi of d features and a constant.
+
+    Attributes:
+        places: Where each row's ones are, d for one that is none, `[n, columns]`, whole numbers.
+        values: What a one of each row stands for, `[n]`.
+        features: Their number d.
+        constant: The last number of every row.
+    """
+
+    places: Tensor
+    values: Tensor
+    features: int
+    constant: float
+
+    def norms(self) -> Tensor:
+        """Return the length of each row, `[n]`."""
+        known = (self.places < self.features).sum(1)
+        return (known * self.values.square() + self.constant**2).sqrt()
+
+    def times(self, weight: Tensor) -> Tensor:
+        """Return each row times a matrix `[q, d + 1]`: `[n, q]`."""
+        table = torch.cat([weight[:, :self.features], weight.new_zeros(len(weight), 1)], 1).t().contiguous()
+        total = weight.new_zeros(len(self.places), len(weight))
+        for places in self._columns():
+            total += table.index_select(0, places)
+        return total * self.values[:, None] + self.constant * weight[:, self.features]
+
+    def weighted(self, factors: Tensor) -> Tensor:
+        """Return the sum of f_i phi_i' for factors `[n, q]`: `[q, d + 1]`."""
+        return torch.stack([self._weighted(column) for column in factors.unbind(1)])
+
+    def _weighted(self, factors: Tensor) -> Tensor:
+        """Return the sum of f_i phi_i for factors `[n]`: `[d + 1]`."""
+        scaled, total = factors * self.values, factors.new_zeros(self.features + 1)
+        for places in self._columns():
+            total += torch.bincount(places, scaled, self.features + 1)
+        total[self.features] = self.constant * factors.sum()
+        return total
+
+    def _columns(self) -> Iterator[Tensor]:
+        """Yield the places of each column, `[n]`."""
+        yield from (column.long() for column in self.places.unbind(1))
+
+
+class LookedUpProbe:
+    """A probe of a linear layer on rows of ones (`fedfair.gradients.layer_probe.Probe`).
+
+    Args:
+        model: One linear layer, alone or in `Sequential`s, all of which is trained, in double precision.
+        loss: From outputs `[n, q]` and targets to one loss per example, `[n]`.
+        rows: Its inputs, of d + 1 numbers.
+        targets: Targets, `[n]`.
+
+    Raises:
+        UnreadableError: For another model.
+
+    Examples:
+        >>> model = nn.Linear(3, 1, bias=False, dtype=torch.float64)
+        >>> rows = Ones(torch.tensor([[0], [1], [2]]), torch.ones(3).double(), 2, 2.0)  # the third has none
+        >>> probe = LookedUpProbe(model, lambda output, y: output[:, 0] * y, rows, torch.ones(3))
+        >>> probe.norms.square(), probe.weighted_sum(torch.ones(3).double())
+        (tensor([5., 5., 4.], dtype=torch.float64), {'weight': tensor([[1., 1., 6.]], dtype=torch.float64)})
+    """
+
+    def __init__(self, model: nn.Module, loss: Loss, rows: Ones, targets: Tensor) -> None:
+        layer, self._names = _only_layer(model)
+        with torch.no_grad():
+            output = rows.times(layer.weight) + (0 if layer.bias is None else layer.bias)
+        output.requires_grad_()
+        losses = loss(output, targets)
+        (self._slopes,) = torch.autograd.grad(losses.sum(), output)
+        self._rows, self.losses = rows, losses.detach()
+        lengths = rows.norms() if layer.bias is None else rows.norms().square().add(1).sqrt()
+        self.norms = torch.linalg.vector_norm(self._slopes, dim=1) * lengths
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """See `fedfair.gradients.layer_probe.Probe`."""
+        along = self._rows.times(direction[self._names["weight"]])
+        if "bias" in self._names:
+            along = along + direction[self._names["bias"]]
+        return (self._slopes * along).sum(1)
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `fedfair.gradients.layer_probe.Probe`."""
+        factors = full_precision(coefficients)[:, None] * self._slopes
+        sums = {self._names["weight"]: self._rows.weighted(factors)}
+        return sums | ({self._names["bias"]: factors.sum(0)} if "bias" in self._names else {})
+
+
+def _only_layer(model: nn.Module) -> tuple[nn.Linear, dict[str, str]]:
+    """Return a model's only layer, and the model's names of its parameters; raise `UnreadableError` for another."""
+    layer, *rest = chain_of(model)
+    trained, owned = trained_parameters(model)
+    if rest or type(layer) is not nn.Linear or len(trained) < len([*model.parameters()]) or (
+            layer.weight.dtype != torch.float64 or layer.weight.device.type != "cpu"):
+        raise UnreadableError
+    return layer, owned[layer]

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from fedfair.gradients.model_state import forgetting
 from fedfair.mechanisms.counting import Losses
-from fedfair.node.exchanges import content
+from fedfair.node.exchanges import content, promise_sum
 from fedfair.node.node import Batch, Contribution, Node, with_noise
-from fedfair.node.promises import promise_sum
 from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.round import Round
 

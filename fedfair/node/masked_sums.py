@@ -19,8 +19,8 @@ from fedfair.mechanisms.clipping import sensitivity
 from fedfair.mechanisms.integer_sums import noisy_steps, refuse_misfit
 from fedfair.mechanisms.noise import Trust, client_share
 from fedfair.mechanisms.randomness import source
+from fedfair.node.exchanges import promise_sum, public_numbers
 from fedfair.node.node import Node
-from fedfair.node.promises import promise_sum, public_numbers
 from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.messages import pack
 from fedfair.protocol.round import Round

@@ -14,10 +14,9 @@ from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust
 from fedfair.moments.sums import SENSITIVITY, mixed, moment_sums, zeros
-from fedfair.node.exchanges import content
+from fedfair.node.exchanges import content, promise_of_clients, promise_of_participants, promise_sum
 from fedfair.node.masked_sums import masked
 from fedfair.node.node import Contribution, Node, with_noise
-from fedfair.node.promises import promise_of_clients, promise_of_participants, promise_sum
 from fedfair.protocol.exchange import Promise, Request, exchange
 from fedfair.protocol.round import Round
 

@@ -16,15 +16,13 @@ from fedfair.fairness.decision_counts import Deciding
 from fedfair.fairness.group_counts import GroupCounts, Scores
 from fedfair.fairness.reject_option import CELLS, RejectOption, score, score_counts
 from fedfair.gradients.kernels import FastLinear, keep_freed
-from fedfair.gradients.layer_probe import Loss, Probe, WeightedProbe, trained_parameters
+from fedfair.gradients.layer_probe import Loss, Probe, WeightedProbe, padding_rows, trained_parameters, without_rows
 from fedfair.gradients.layers import Gradients, LayerGradients, Materialised, memory_format
 from fedfair.gradients.model_state import forgetting
-from fedfair.gradients.padding_rows import padding_rows, without_rows
 from fedfair.mechanisms import histograms
 from fedfair.mechanisms.clipping import sensitivity
 from fedfair.mechanisms.noise import NoiseName, Trust, add_noise, client_share
-from fedfair.mechanisms.randomness import source
-from fedfair.mechanisms.sampling import poisson
+from fedfair.mechanisms.randomness import poisson, source
 from fedfair.models.optimizers import make_optimizer
 from fedfair.models.published import loss
 from fedfair.node.large_batches import probe_of

@@ -13,10 +13,9 @@ from flwr.app import RecordDict
 from torch import Tensor
 
 from fedfair.gradients.layers import LayerGradients, norms
-from fedfair.mechanisms.sampling import poisson
-from fedfair.node.exchanges import content
+from fedfair.mechanisms.randomness import poisson
+from fedfair.node.exchanges import content, promise_of_participants
 from fedfair.node.node import ClientError, Contribution, Node, is_bounded, with_noise
-from fedfair.node.promises import promise_of_participants
 from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.round import Round
 

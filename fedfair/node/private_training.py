@@ -17,7 +17,7 @@ from fedfair.gradients.layer_probe import Loss, trained_parameters
 from fedfair.gradients.layers import memory_format
 from fedfair.gradients.model_state import forgetting
 from fedfair.gradients.probe import refuse_mixing_layers
-from fedfair.models.compiled import uncompiled
+from fedfair.models.find import uncompiled
 from fedfair.models.published import loss as cross_entropy
 from fedfair.node.node import Node
 from fedfair.node.policy import find_policy, read_policy

@@ -21,10 +21,9 @@ from flwr.app import RecordDict
 from torch import Tensor
 
 from fedfair.mechanisms.clipping import Flat
-from fedfair.node.exchanges import content
+from fedfair.node.exchanges import content, promise_sum
 from fedfair.node.loss_sums import losses_of
 from fedfair.node.node import Contribution, Node, with_noise
-from fedfair.node.promises import promise_sum
 from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.round import Round
 

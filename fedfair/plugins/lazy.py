@@ -1,4 +1,4 @@
-"""Names that a package offers, imported when somebody first asks for one."""
+"""What is imported when somebody first asks for it: names that a package offers, and libraries of an extra."""
 
 from __future__ import annotations
 
@@ -27,3 +27,19 @@ def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
         return value
 
     return find
+
+
+def library(module: str, extra: str) -> Any:
+    """Return a module of an optional extra.
+
+    Args:
+        module: Its name.
+        extra: Name of the extra.
+
+    Raises:
+        ValueError: If it is not installed; the message says how to install it.
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ValueError(f"{module.partition('.')[0]} is not installed: pip install 'fedfair[{extra}]'") from None

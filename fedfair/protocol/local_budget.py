@@ -66,7 +66,7 @@ def noise_within(budget: LocalBudget, rate: float, steps: int, counting: bool) -
     Raises:
         ValueError: If no noise is enough.
     """
-    from fedfair.accounting.calibration import calibrate  # with scipy, which other clients do without
+    from fedfair.accounting.composition import calibrate  # with scipy, which other clients do without
 
     def charged(noise: float) -> dict[Release, int]:
         """Return all that a record is charged for."""

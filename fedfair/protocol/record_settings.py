@@ -12,16 +12,16 @@ from fedfair.datasets import DATASETS
 from fedfair.datasets.columns.convention import ALL, Asked, Capitals, Decimal, Quantity
 from fedfair.datasets.files.part_files import part_files, table_name
 from fedfair.datasets.files.query import Query
+from fedfair.datasets.grouped import LARGEST_WEIGHT
 from fedfair.datasets.names import as_text, names_in
 from fedfair.datasets.split import Missing
-from fedfair.datasets.weights import LARGEST
 from fedfair.plugins.registry import unknown
 from fedfair.protocol.fields import MOST_CLIENTS
 from fedfair.protocol.task_data import HUGGING_FACE
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Weight = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0, le=LARGEST_WEIGHT, allow_inf_nan=False)]
 
 NODES = "nodes"
 """Partition of nodes that each have a file of their own; also the name of such data."""

@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.datasets.agreement import Agreement
 from fedfair.datasets.partition import Shares, by_group, by_mixture, by_own_site, by_site, numbered_apart
+from fedfair.datasets.schema import Agreement
 from fedfair.models import find, published
 from fedfair.protocol.feature_settings import FeatureSettings
 from fedfair.protocol.record_settings import NODES

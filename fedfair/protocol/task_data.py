@@ -12,7 +12,6 @@ from weakref import WeakValueDictionary
 import torch
 
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
-from fedfair.datasets.agreement import Agreement
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.features.bounded import FeatureMap, bounded
 from fedfair.datasets.features.cells import with_features
@@ -29,10 +28,9 @@ from fedfair.datasets.features.features import (
     to_ranges,
     to_standards,
 )
-from fedfair.datasets.grouped import Pixels, crossed
-from fedfair.datasets.schema import Listed, Schema, prepared
+from fedfair.datasets.grouped import Pixels, crossed, weighted
+from fedfair.datasets.schema import Agreement, Listed, Schema, prepared
 from fedfair.datasets.split import Missing, Together, dealt, keep, reduce_group, shuffled, split, with_wrong_groups
-from fedfair.datasets.weights import weighted
 
 HUGGING_FACE = "hf:"
 """Prefix of the names of data sets in Hugging Face's format."""

@@ -28,10 +28,8 @@ from fedfair.datasets import GroupedDataset
 from fedfair.gradients.kernels import FastLinear
 from fedfair.gradients.layer_probe import trained_parameters
 from fedfair.gradients.layers import Gradients, flat, shaped
-from fedfair.gradients.passes import ForwardCall
-from fedfair.gradients.second_order import recorded
-from fedfair.mechanisms.randomness import key, signs
-from fedfair.mechanisms.sampling import poisson
+from fedfair.gradients.passes import ForwardCall, recorded
+from fedfair.mechanisms.randomness import key, poisson, signs
 from fedfair.models.published import loss
 from fedfair.node.node import Node
 from fedfair.protocol.round import Round

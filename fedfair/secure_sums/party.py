@@ -22,9 +22,18 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedfair.secure_sums.keys import BYTES, agreed, new_secret, opened, public_key, seal
-from fedfair.secure_sums.masks import Words, own_mask, pair_masks
-from fedfair.secure_sums.sharing import split
+from fedfair.secure_sums.masks import (
+    BYTES,
+    Words,
+    agreed,
+    new_secret,
+    opened,
+    own_mask,
+    pair_masks,
+    public_key,
+    seal,
+    split,
+)
 
 Stage = Literal["begun", "shared", "masked", "opened"]
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedfair.auditing.bounds import Bound, Neighbours, gaussian_bound, ideal_bound, lower_bound
-from fedfair.auditing.trade_offs import curve_bound
+from fedfair.auditing.bounds import Bound, Neighbours, curve_bound, gaussian_bound, ideal_bound, lower_bound
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
 

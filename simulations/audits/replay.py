@@ -21,7 +21,7 @@ import torch
 
 from fedfair.accounting.figures import up
 from fedfair.datasets.files.in_memory import files_of_this_process
-from fedfair.mechanisms.marks import attached
+from fedfair.mechanisms.noise import attached
 from simulations.audits.neighbour_files import Neighbour, neighbours
 from simulations.drawing.table import Table
 
@@ -188,7 +188,7 @@ def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, 
            ) -> ReplayAudit:
     r"""Audit a program that reads a file of text, Parquet, JSON or a workbook by replay.
 
-    Its noise has to go through `fedfair.mechanisms.marks.releases`, and all else has to be the same when it runs again:
+    Its noise has to go through `fedfair.mechanisms.noise.releases`, and all else has to be the same when it runs again:
     batches that are drawn have to follow from a seed.
 
     Args:

@@ -33,7 +33,7 @@ from torch import Tensor
 from fedfair.accounting import Release, calibrate
 from fedfair.datasets.features.bounded import image_features
 from fedfair.datasets.grouped import PARTS, GroupedDataset
-from fedfair.datasets.published import mnist
+from fedfair.datasets.published.images import mnist
 from fedfair.moments.heads import discriminant
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import SENSITIVITY, moment_sums, unsvec
@@ -179,7 +179,7 @@ _RARE, _KEPT = 8, 500
 def images(draws: Annotated[int, typer.Option(min=2)] = 5) -> None:
     """Print accuracy, accuracy of class 8, and of the worst class, means over draws of records and noise."""
     torch.set_num_threads(1)
-    data = mnist.load()
+    data = mnist()
     for kind in ("filters", "handwriting"):
         features = image_features(data.x, kind).double()
         for epsilon in _EPSILONS:

@@ -22,8 +22,7 @@ import typer
 from fedfair.gradients.probe import per_example
 from fedfair.mechanisms.clipping import Flat, sensitivity
 from fedfair.mechanisms.noise import add_gaussian
-from fedfair.mechanisms.randomness import generator
-from fedfair.mechanisms.sampling import poisson
+from fedfair.mechanisms.randomness import generator, poisson
 from fedfair.models.published import loss
 from simulations.benchmarks.measuring import (
     Figures,

@@ -51,7 +51,7 @@ def init(file: Annotated[Path, typer.Argument(help="The node's own file.")],
 
     Example: fedfair node init patients.csv --schema study.toml --epsilon 3 --name "patients 2026"
     """
-    from fedfair.node.own_sites import refuse_single_records
+    from fedfair.client_app import refuse_single_records
     from fedfair.node.policy import read_policy
     from fedfair.protocol.task import Task
 

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from fedfair.gradients.layer_probe import trained_parameters
 from fedfair.gradients.layers import Gradients
 from fedfair.plugins.threads import threads_for
-from fedfair.plugins.user_errors import blaming_user_files, of_caller
+from fedfair.plugins.user_files import blaming_user_files, of_caller
 from fedfair.protocol.messages import pack, unpacked
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import ENGINES, Engine, make_engine
@@ -98,7 +98,7 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
             watch: Watch = lambda *_: None) -> Result:
     """Train and evaluate over the nodes of a grid.
 
-    Raises `fedfair.plugins.user_errors.UserFileError` with file and line for what goes wrong in a file of the user's.
+    Raises `fedfair.plugins.user_files.UserFileError` with file and line for what goes wrong in a file of the user's.
     """
     with blaming_user_files(), threads_for(experiment.task.build_model(), experiment.batch_size):
         return _conducted(experiment, grid, progress, checkpoint, watch)

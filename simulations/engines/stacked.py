@@ -22,7 +22,7 @@ from fedfair.gradients.stacked import refuse_unstackable
 from fedfair.node.node import Node
 from fedfair.node.stacked_batches import StackedBatches
 from fedfair.plugins.threads import threads_for
-from fedfair.plugins.user_errors import blaming_user_files
+from fedfair.plugins.user_files import blaming_user_files
 from fedfair.protocol.messages import pack, unpacked
 from simulations.engines.local import LocalGrid
 from simulations.engines.quiet import quiet_flower

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedfair.accounting.events import LEFT_OUT
-from fedfair.plugins.extras import library
+from fedfair.plugins.lazy import library
 from fedfair.plugins.registry import Registry
 from simulations.engines.resume import Watch
 from simulations.settings.experiment import Experiment

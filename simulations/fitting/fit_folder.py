@@ -15,7 +15,7 @@ from fedfair.accounting.events import LEFT_OUT
 from fedfair.accounting.figures import up
 from fedfair.datasets.columns.quantities import UNITS
 from fedfair.datasets.columns.relations import identifiers
-from fedfair.datasets.columns.spelling import written_twice
+from fedfair.datasets.columns.texts import written_twice
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL, shown_in
 from fedfair.moments.front import Refits

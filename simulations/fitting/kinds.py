@@ -24,8 +24,8 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from torch import Tensor
 
 from fedfair.datasets.columns.convention import Decimal, Quantity, Reading
-from fedfair.datasets.columns.measures import way_of
 from fedfair.datasets.columns.quantities import quantity_of_text
+from fedfair.datasets.columns.texts import way_of
 from fedfair.datasets.columns.tidy import (
     cells,
     column_numbers,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedfair.datasets.columns.cell import Column, truth_values
 from fedfair.datasets.features.new_rows import columns_of
-from fedfair.plugins.extras import library
+from fedfair.plugins.lazy import library
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.standalone_program import Scores, described, tables
 

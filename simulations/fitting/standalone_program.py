@@ -10,8 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from fedfair.datasets.columns import cell, quantities
-from fedfair.datasets.columns.bands import band_names
-from fedfair.datasets.columns.convention import MISSING
+from fedfair.datasets.columns.convention import MISSING, band_names
 from fedfair.datasets.features.encoding import OTHER
 from fedfair.datasets.features.new_rows import columns_of
 from fedfair.datasets.files import plain_rows

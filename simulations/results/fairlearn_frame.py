@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfair.plugins.extras import library
+from fedfair.plugins.lazy import library
 from simulations.results.classifier import TrainedClassifier
 from simulations.results.result import Result
 

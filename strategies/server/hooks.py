@@ -13,8 +13,7 @@ from torch import Tensor
 from fedfair.mechanisms.clipping import ClipRule
 from fedfair.mechanisms.counting import CountQuery
 from fedfair.mechanisms.rule_trial import refuse_broken_query, refuse_broken_rule
-from fedfair.plugins.user_errors import UserFileError, place_of, sentence_of
-from fedfair.plugins.user_files import name_in_file
+from fedfair.plugins.user_files import UserFileError, name_in_file, place_of, sentence_of
 
 _Strategy = Any  # of `strategies.server.strategy`, which imports this module
 

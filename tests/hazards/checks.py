@@ -18,8 +18,7 @@ from fedfair.gradients.probe import per_example
 from fedfair.mechanisms.clipping import ClipRule, Flat, PerGroup, Reweighted
 from fedfair.mechanisms.counting import GroupSizes
 from fedfair.mechanisms.noise import Trust
-from fedfair.mechanisms.randomness import generator, stream
-from fedfair.mechanisms.sampling import poisson
+from fedfair.mechanisms.randomness import generator, poisson, stream
 from fedfair.models.published import loss
 from fedfair.node.node import Node
 from fedfair.protocol.round import Round

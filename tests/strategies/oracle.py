@@ -8,8 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from fedfair.mechanisms.randomness import generator
-from fedfair.mechanisms.sampling import poisson
+from fedfair.mechanisms.randomness import generator, poisson
 
 
 def gradients(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedfair.mechanisms.sampling import poisson
+from fedfair.mechanisms.randomness import poisson
 from simulations import Experiment, run
 from tests.strategies.oracle import gradients
 from tests.strategies.test_contract import experiment as on_digits

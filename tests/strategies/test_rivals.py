@@ -11,7 +11,7 @@ import torch
 from dp_accounting.rdp import RdpAccountant
 
 from fedfair.accounting.renyi import ORDERS
-from fedfair.mechanisms.sampling import poisson
+from fedfair.mechanisms.randomness import poisson
 from simulations import run
 from tests.strategies.oracle import gradients
 from tests.strategies.test_contract import experiment, server, weights

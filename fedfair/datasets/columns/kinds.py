@@ -19,10 +19,17 @@ from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_integer_
 
 from fedfair.datasets.columns.cell import sign_of
 from fedfair.datasets.columns.convention import Asked
-from fedfair.datasets.columns.measures import unit_of, way_of, ways
-from fedfair.datasets.columns.missing_marks import AMONG_NUMBERS, doubtful_mark, without_words
 from fedfair.datasets.columns.quantities import UNITS
-from fedfair.datasets.columns.spelling import alike, written_twice
+from fedfair.datasets.columns.texts import (
+    AMONG_NUMBERS,
+    alike,
+    doubtful_mark,
+    unit_of,
+    way_of,
+    ways,
+    without_words,
+    written_twice,
+)
 from fedfair.datasets.columns.tidy import common_quantity
 
 _ID = re.compile(r"(.*[\W_])?(id|ids|uid|uuid|guid|pk|nr|index|rownum|rowid|account|ssn|iban|phone|telephone|mrn)|"

@@ -17,9 +17,8 @@ from pandas.api.types import (
 
 from fedfair.datasets.columns.cell import folded
 from fedfair.datasets.columns.convention import ALL, ANY_SIGN, PLAIN, Asked, Quantity, Reading
-from fedfair.datasets.columns.missing_marks import without_marks, without_words
 from fedfair.datasets.columns.quantities import DAY, number_of, quantity_of_text
-from fedfair.datasets.columns.spelling import all_spelled, same_capitals
+from fedfair.datasets.columns.texts import all_spelled, same_capitals, without_marks, without_words
 from fedfair.datasets.columns.written_numbers import are_codes, common_sign, decimal_marks, numbers
 
 

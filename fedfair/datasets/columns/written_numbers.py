@@ -13,7 +13,7 @@ from pandas.api.extensions import take
 
 from fedfair.datasets.columns.cell import plain, sign_of
 from fedfair.datasets.columns.convention import ALL, Asked, Decimal
-from fedfair.datasets.columns.missing_marks import without_words
+from fedfair.datasets.columns.texts import without_words
 
 _CODE, _WHOLE = "0[0-9]+", "[0-9]+"
 

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedfair.datasets.features.encoding import Encoding, Feature
-from fedfair.datasets.features.places import places_of, rows_of
+from fedfair.datasets.features.encoding import Encoding, Feature, places_of, rows_of
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.schema import position
 
@@ -71,7 +70,7 @@ class Held:
 
     @cached_property
     def ones(self) -> Tensor | None:
-        """Where each record's ones are, `[n, columns]` (`fedfair.datasets.features.places`); None without such."""
+        """Where each record's ones are, `[n, columns]` (`fedfair.datasets.features.encoding`); None without such."""
         return places_of(lambda name: _values(self.column(name), name, self.encoding), self.encoding)
 
 
@@ -106,7 +105,7 @@ class Cells(Tensor):
         return self.held.column(name, self.places)
 
     def ones(self) -> Tensor | None:
-        """Return where the records' ones are, `[n, columns]` (`fedfair.datasets.features.places`), or None."""
+        """Return where the records' ones are, `[n, columns]` (`fedfair.datasets.features.encoding`), or None."""
         ones = self.held.ones
         return ones if ones is None or self.places is None else ones[self.places]
 

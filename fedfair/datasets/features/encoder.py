@@ -10,9 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedfair.datasets.columns.bands import in_bands
 from fedfair.datasets.columns.cell import folded
-from fedfair.datasets.columns.convention import MISSING, PLAIN, Reading
+from fedfair.datasets.columns.convention import MISSING, PLAIN, Reading, in_bands
 from fedfair.datasets.columns.tidy import cells, column_numbers, named, tidied_column
 from fedfair.datasets.features.cells import Cells, Column, Held
 from fedfair.datasets.features.encoding import OTHER, Encoding, Feature

@@ -1,8 +1,16 @@
-"""How the columns of a table become the features of a model: a frozen description that `encoder.encode` applies."""
+"""How the columns of a table become the features of a model: a frozen description that `encoder.encode` applies.
+
+Of features of bins and categories, each column has at most one that is not 0. A row of features is then known by one
+small number a column, the place of the column's one among all features: a byte or two where the row has hundreds of
+features. `places_of` finds them for a whole table at once, without a loop over features; `rows_of` writes features, to
+the last bit those that `Feature.of` and `Bounding.of` make one by one.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -94,7 +102,7 @@ class Encoding(NamedTuple):
     `reading` says how the cells of the table were read. The categories of the columns `listed` are a list that does not
     depend on the records: a value that is not on it is `OTHER`, if that is listed, or else none. All are empty without
     a table. With a `bounding`, `x` has one more column than there are features, which is constant. `images` is the kind
-    of features that are made of images (`fedfair.datasets.bounded`), "" for a table or for images as they are.
+    of features that are made of images (`fedfair.datasets.features.bounded`), "" for a table or for images as they are.
     """
 
     features: tuple[Feature, ...] = ()
@@ -115,3 +123,113 @@ OTHER = "other"
 
 NO_TABLE = Encoding()
 """The encoding of records that are no rows of a table."""
+
+
+def places_of(values: Callable[[str], Tensor], encoding: Encoding) -> Tensor | None:
+    """Return the place of each column's one among d features, d where it has none: `[n, columns]`.
+
+    Args:
+        values: Gives a column's numbers, NaN where one is missing, `[n]`; or places among `Encoding.categories`, -1 for
+            a value that is none of them.
+        encoding: How columns become features.
+
+    Returns:
+        Whole numbers of the smallest type; None if a feature is no bin or category, if bins overlap, if a column has
+        features of both kinds, or if a feature is there twice.
+
+    Examples:
+        >>> ages = Encoding((Feature("age", bin=(None, 40.0)), Feature("age", bin=(40.0, None))))
+        >>> places_of({"age": torch.tensor([25.0, 40.0, math.nan])}.__getitem__, ages)
+        tensor([[0],
+                [1],
+                [2]], dtype=torch.uint8)
+    """
+    places: dict[str, dict[Feature, int]] = defaultdict(dict)
+    for place, feature in enumerate(encoding.features):
+        places[feature.column][feature] = place
+    none, found = len(encoding.features), list[Tensor]()
+    kind = torch.uint8 if none < 2**8 else torch.int16 if none < 2**15 else torch.int32
+    if sum(map(len, places.values())) < none:
+        return None
+    for name, own in places.items():
+        if encoding.categories(name):
+            if any(feature.category is None for feature in own):
+                return None
+            table = _by_category(own, encoding.categories(name), none)
+            found.append(table.to(kind)[values(name).long()])
+        else:
+            bins = _by_bin(own, none)
+            if bins is None:
+                return None
+            found.append(_looked_up(values(name), *bins).to(kind))
+    return torch.stack(found, 1)
+
+
+def rows_of(places: Tensor, features: int, bounding: Bounding | None) -> Tensor:
+    """Return features in double precision, `[n, d]`, or `[n, d + 1]` where they are bounded.
+
+    Args:
+        places: What `places_of` gives for some records, `[n, columns]`.
+        features: Their number d.
+        bounding: How rows become vectors of norm at most 1, if they do.
+    """
+    if bounding is None:
+        return ones_of(places, features, torch.float64)[:, :features].contiguous()
+    places = places.long()
+    made = torch.zeros(len(places), features + 1, dtype=torch.float64)  # the last takes the ones that are none
+    each = value_of_one((places < features).sum(1), bounding)
+    made.scatter_(1, places, each.unsqueeze(1).expand_as(places))
+    made[:, features] = bounding.last
+    return made
+
+
+def ones_of(places: Tensor, features: int, dtype: torch.dtype) -> Tensor:
+    """Return 1 in each of some records' places, 1 behind them, and 0 elsewhere: `[n, d + 1]`.
+
+    Args:
+        places: What `places_of` gives for the records, `[n, columns]`.
+        features: Number d of features.
+        dtype: Type of the numbers.
+    """
+    made = torch.zeros(len(places), features + 1, dtype=dtype).scatter_(1, places.long(), 1.0)
+    made[:, features] = 1.0
+    return made
+
+
+def value_of_one(ones: Tensor, bounding: Bounding) -> Tensor:
+    """Return what each one of a row becomes that has so many `ones`, `[n]`, in double precision, `[n]`."""
+    scale = math.hypot(bounding.longest, bounding.constant)
+    return bounding.longest / ones.double().sqrt().clamp(min=bounding.longest) / scale
+
+
+def _by_category(own: Mapping[Feature, int], known: Sequence[str], none: int) -> Tensor:
+    """Return the place of each known category's feature, and at the end, where -1 looks, none: `[known + 1]`."""
+    of = {feature.category: place for feature, place in own.items()}
+    return torch.tensor([of.get(name, none) for name in (*known, None)])
+
+
+def _by_bin(own: Mapping[Feature, int], none: int) -> tuple[Tensor, Tensor, int] | None:
+    """Return all ends of bins, the place of each piece between them, and that of a missing number.
+
+    None if a feature is no bin, or if two bins share a number.
+    """
+    bins = {feature.bin: place for feature, place in own.items() if feature.bin is not None}
+    missing = [place for feature, place in own.items() if feature.missing]
+    if len(bins) + len(missing) < len(own):
+        return None
+    ends = sorted({end for bin_ in bins for end in bin_ if end is not None})
+    of_piece = [none] * (len(ends) + 1)
+    for (low, high), place in bins.items():
+        first = 0 if low is None else ends.index(low) + 1
+        last = len(ends) if high is None else ends.index(high)
+        for piece in range(first, last + 1):
+            if of_piece[piece] != none:
+                return None
+            of_piece[piece] = place
+    return torch.tensor(ends, dtype=torch.float64), torch.tensor(of_piece), missing[0] if missing else none
+
+
+def _looked_up(numbers: Tensor, ends: Tensor, of_piece: Tensor, missing: int) -> Tensor:
+    """Return the place of each number's piece; an end belongs to the piece above it."""
+    pieces = torch.bucketize(numbers, ends, right=True)
+    return torch.where(numbers.isnan(), missing, of_piece[pieces])

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedfair.datasets.published import digits
+from fedfair.datasets.published.images import digits
 
 _SIZE, _ORIENTATIONS, _WAVELENGTHS = 9, 8, (4.0, 8.0)
 _GRID, _COARSE = 4, 7
@@ -106,7 +106,7 @@ def handwriting(images: Tensor) -> Tensor:
 @lru_cache(maxsize=1)
 def _axes() -> _Axes:
     """Return the axes that tell apart what the filters answer to public digits (Fisher 1936)."""
-    public = digits.load()
+    public = digits()
     answers, digit = filters(_copies(public.x.float())).double(), public.y.repeat(_COPIES)
     middle, width = answers.mean(0), answers.shape[1]
     within = torch.stack([torch.cov(answers[digit == one].T) for one in range(10)]).mean(0)

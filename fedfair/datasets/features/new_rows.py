@@ -22,7 +22,7 @@ from fedfair.datasets.columns.cell import (
     unreadable,
 )
 from fedfair.datasets.columns.convention import MISSING
-from fedfair.datasets.columns.missing_marks import ALWAYS, AMONG_NUMBERS
+from fedfair.datasets.columns.texts import ALWAYS, AMONG_NUMBERS
 from fedfair.datasets.features.encoder import category_positions
 from fedfair.datasets.features.encoding import OTHER, Encoding
 

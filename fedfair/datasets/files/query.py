@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from fedfair.plugins.extras import library
+from fedfair.plugins.lazy import library
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,7 @@ import pandas as pd
 
 from fedfair.datasets.columns.cell import spelled, written_number
 from fedfair.datasets.columns.convention import Asked
-from fedfair.datasets.columns.missing_marks import ALWAYS
+from fedfair.datasets.columns.texts import ALWAYS
 from fedfair.datasets.names import visible, warn_once
 
 _log = logging.getLogger(__name__)

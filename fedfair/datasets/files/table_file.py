@@ -19,7 +19,7 @@ from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.files import workbook
 from fedfair.datasets.files.csv_file import read_csv
-from fedfair.datasets.files.json_file import read_json_table
+from fedfair.datasets.files.row_file import read_json_table
 from fedfair.datasets.files.survey_file import SUFFIXES, read_survey
 
 _AS_ASKED = Asked()

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-import pooch
-
 
 @dataclass(frozen=True)
 class PublicFile:
@@ -57,6 +55,8 @@ def data_folder(name: str) -> Path | None:
 
 def _download(file: PublicFile) -> Path:
     """Return the path of the copy in the user's cache, downloading it on first use; a wrong copy is removed."""
+    import pooch  # here, since who has the files does without
+
     try:
         path = Path(pooch.retrieve(file.url, None, fname=file.name, path=pooch.os_cache("fedfair"),
                                    progressbar=sys.stderr.isatty()))

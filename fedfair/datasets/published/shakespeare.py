@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from scipy.special import gammaln
 
+from fedfair.datasets import Source
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.published.download import PublicFile, fetch
 from fedfair.plugins.registry import unknown
@@ -41,7 +42,6 @@ GROUPS = ("vocabulary", "role")
 RICHNESS = ("simplest", "simpler", "richer", "richest")
 """Quarters of the participants, by the richness of their vocabulary."""
 
-VARIANTS: dict[str, dict[str, int]] = {}
 CUTS = (74.3, 77.07, 78.84)
 """Where the quarters of the participants meet: constants, so that no participant moves another to another group."""
 
@@ -134,3 +134,7 @@ def _records(speech: list[str], number: Mapping[str, int]) -> Iterator[tuple[lis
 def _log_choose(n: np.ndarray | float, k: float) -> np.ndarray:
     """Return the logarithm of the binomial coefficient `n` over `k`."""
     return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
+
+
+SOURCES = {"shakespeare": Source(load, {}, attribute=GROUPS[0])}
+"""The text by name."""

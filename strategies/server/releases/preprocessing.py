@@ -25,7 +25,7 @@ from fedfair.datasets.features.encoding import OTHER
 from fedfair.datasets.features.features import Range, Standard
 from fedfair.datasets.schema import Listed
 from fedfair.mechanisms import histograms
-from fedfair.mechanisms.bin_ends import bin_ends
+from fedfair.mechanisms.histograms import bin_ends
 from fedfair.mechanisms.noise import Trust, client_share, server_share, sum_share
 from fedfair.mechanisms.randomness import source
 from fedfair.node.column_counts import COUNTS, NOISE, TEXTS, keep_frequent, send_column_counts

@@ -22,8 +22,7 @@ from fedfair.protocol import messages
 from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
-from fedfair.secure_sums.keys import BYTES
-from fedfair.secure_sums.masks import Words, opened_sum
+from fedfair.secure_sums.masks import BYTES, Words, opened_sum
 from strategies.server.population import Population
 from strategies.server.replies.reply_checks import SAME, UNCHANGED, config, sender
 from strategies.server.replies.requests import answers, numbering

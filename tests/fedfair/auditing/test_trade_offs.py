@@ -9,8 +9,17 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from fedfair.auditing.bounds import epsilon_of_mu, gaussian_bound, lower_bound, mu_of_epsilon
-from fedfair.auditing.trade_offs import Least, curve_bound, gaussian, least_total, mu_from_guesses
+from fedfair.auditing.bounds import (
+    Least,
+    curve_bound,
+    epsilon_of_mu,
+    gaussian,
+    gaussian_bound,
+    least_total,
+    lower_bound,
+    mu_from_guesses,
+    mu_of_epsilon,
+)
 from tests.fedfair.auditing.test_bounds import one_gaussian_release
 
 

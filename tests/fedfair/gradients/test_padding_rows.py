@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedfair.gradients.padding_rows import padding_rows, without_rows
+from fedfair.gradients.layer_probe import padding_rows, without_rows
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust
 from fedfair.node import node

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fedfair.gradients.passes import differentiable
 from fedfair.gradients.probe import per_example
-from fedfair.gradients.second_order import differentiable
 from fedfair.models.published import loss
 
 MODELS: dict[str, Callable[[], nn.Module]] = {

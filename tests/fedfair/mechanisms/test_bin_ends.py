@@ -8,8 +8,15 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fedfair.mechanisms.bin_ends import bin_ends, rising_counts
-from fedfair.mechanisms.histograms import CELLS, add_noise, cells, largest_deviation, sensitivity
+from fedfair.mechanisms.histograms import (
+    CELLS,
+    add_noise,
+    bin_ends,
+    cells,
+    largest_deviation,
+    rising_counts,
+    sensitivity,
+)
 from fedfair.mechanisms.randomness import generator
 
 

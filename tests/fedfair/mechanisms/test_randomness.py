@@ -13,14 +13,13 @@ import torch
 from torch import nn
 
 from fedfair.datasets.partition import by_group, by_site
-from fedfair.datasets.published.digits import load
+from fedfair.datasets.published.images import digits
 from fedfair.datasets.split import reduce_group, split
 from fedfair.gradients.probe import per_example
 from fedfair.mechanisms import randomness
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import add_gaussian
-from fedfair.mechanisms.randomness import Source, SystemEntropy, generator, key, normal, random_bits, stream
-from fedfair.mechanisms.sampling import poisson
+from fedfair.mechanisms.randomness import Source, SystemEntropy, generator, key, normal, poisson, random_bits, stream
 from fedfair.models import find, published
 
 
@@ -93,7 +92,7 @@ def test_neighbouring_steps_are_not_correlated(make: Callable[..., torch.Generat
 
 def test_the_global_generators_are_left_alone() -> None:
     before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
-    data = load()
+    data = digits()
     parts = reduce_group(split(data, (0.7, 0.1, 0.2), 0), "8:40", 0)
     by_site(100, 3, 0), by_group(data.group, 10, 3)
     x, y = data.x[poisson(0, 1, data.records, 0.02)], data.y[poisson(0, 1, data.records, 0.02)]
@@ -114,7 +113,7 @@ def test_results_do_not_depend_on_the_global_generator() -> None:
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             made.append(find.build("mlp", (), (4,), 2, 0, torch.float32))
-            made.append(split(load(), (0.5, 0.0, 0.5), 0).train.x)
+            made.append(split(digits(), (0.5, 0.0, 0.5), 0).train.x)
     assert torch.equal(made[0][1].weight, made[2][1].weight)
     assert torch.equal(made[1], made[3])
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from fedfair.mechanisms import sampling
-from fedfair.mechanisms.sampling import poisson
+from fedfair.mechanisms import randomness
+from fedfair.mechanisms.randomness import poisson
 
 STEPS, RECORDS, RATE = 1500, 400, 0.1
 
@@ -39,7 +39,7 @@ def test_it_is_the_splitmix64_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Published outputs for the seed 1234567: a record joins exactly if its output lies below its rate."""
     outputs = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431,
                16408922859458223821]
-    monkeypatch.setattr(sampling, "key", lambda *parts: 1234567)
+    monkeypatch.setattr(randomness, "key", lambda *parts: 1234567)
     uniform = np.array([out >> 11 for out in outputs]) * 2.0**-53
     records = torch.arange(5)
     assert poisson(0, 0, records, torch.from_numpy(uniform)).tolist() == []

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedfair.models import find
-from fedfair.models.compiled import uncompiled
+from fedfair.models.find import uncompiled
 from simulations import Experiment, run
 
 FILE = """

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from fedfair.datasets.features.encoding import Bounding, Encoding, Feature
 from fedfair.moments import logistic
-from fedfair.moments.denoised import denoised
-from fedfair.moments.filled_bins import Filled, filled
+from fedfair.moments.filled_bins import Filled, denoised, filled
 from fedfair.moments.front import LOGISTIC, Point, front
 from fedfair.moments.heads import Head, directions
 from fedfair.moments.leave_one_out import LeftOut, left_out

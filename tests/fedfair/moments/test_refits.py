@@ -11,8 +11,7 @@ from torch import Tensor
 
 from fedfair.datasets.features.encoding import Bounding, Encoding, Feature
 from fedfair.mechanisms.randomness import generator
-from fedfair.moments.denoised import denoised
-from fedfair.moments.filled_bins import Filled, filled
+from fedfair.moments.filled_bins import Filled, denoised, filled
 from fedfair.moments.front import Front, Point, Refits, front
 from fedfair.moments.logistic import Course, start, stepped
 from fedfair.moments.refits import refits, sign_changes

@@ -13,7 +13,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.datasets.weights import LARGEST
+from fedfair.datasets.grouped import LARGEST_WEIGHT
 from fedfair.mechanisms.clipping import (
     ClipRule,
     Flat,
@@ -26,7 +26,7 @@ from fedfair.mechanisms.clipping import (
 )
 from fedfair.mechanisms.counting import Above, AboveAndBelow, AtMost, CountQuery, GroupSizes
 from fedfair.mechanisms.noise import Trust
-from fedfair.mechanisms.sampling import poisson
+from fedfair.mechanisms.randomness import poisson
 from fedfair.models.find import build
 from fedfair.node.node import ClientError, Contribution, Node
 from fedfair.protocol.round import LocalTraining, Round
@@ -219,7 +219,7 @@ def test_a_record_whose_gradient_is_not_finite_is_as_if_it_had_not_been_drawn(ru
 
 
 @settings(deadline=None, max_examples=60)
-@given(weight=st.one_of(st.floats(0, LARGEST), st.sampled_from([0.0, 1e-300, 1e-38, 1.0, LARGEST])),
+@given(weight=st.one_of(st.floats(0, LARGEST_WEIGHT), st.sampled_from([0.0, 1e-300, 1e-38, 1.0, LARGEST_WEIGHT])),
        scale=st.floats(-30, 30), rule=st.sampled_from([
            Flat(0.5), Flat(1e-3), PerGroup((0.5, 1.0)), Global(0.5, 1.0), GlobalAdapt(0.5, 1.0),
            Reweighted((0.5, 0.5), (1.0, 3.0))]))

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedfair.mechanisms.clipping import CLIP_RULES
-from fedfair.plugins.user_errors import UserFileError
-from fedfair.plugins.user_files import defined_in, find_in_file, name_in_file
+from fedfair.plugins.user_files import UserFileError, defined_in, find_in_file, name_in_file
 
 COUNTED = """
 import time

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedfair.secure_sums.masks import own_mask, pair_masks
+from fedfair.secure_sums.masks import joined, own_mask, pair_masks, split
 from fedfair.secure_sums.party import begun
-from fedfair.secure_sums.sharing import joined, split
 from tests.fedfair.secure_sums.parties import Integers, Sum
 
 LARGEST = 2**63 - 1

@@ -18,7 +18,7 @@ import tomli_w
 import torch
 
 from fedfair.accounting import Ledger, Release, epsilon
-from fedfair.datasets.published.adult import PUBLIC
+from fedfair.datasets.published.tables import ADULT
 from simulations.commands.node import init
 from simulations.engines.engines import Local
 from simulations.engines.run import run
@@ -63,10 +63,10 @@ def files(data_dir: Path, tmp_path: Path) -> tuple[str, ...]:
 
 def schema() -> str:
     """Return what is published of adult's columns, of those that are used."""
-    listed = {entry.column: list(entry.categories) for entry in PUBLIC.categories if entry.column in _USED}
+    listed = {entry.column: list(entry.categories) for entry in ADULT.public.categories if entry.column in _USED}
     return tomli_w.dumps({
-        "source": PUBLIC.source, "label": "income", "group": "sex",
-        "ranges": {known.column: [known.low, known.high] for known in PUBLIC.ranges if known.column in _USED},
+        "source": ADULT.public.source, "label": "income", "group": "sex",
+        "ranges": {known.column: [known.low, known.high] for known in ADULT.public.ranges if known.column in _USED},
         "categories": {**listed, "income": ["<=50K", ">50K"]}})
 
 

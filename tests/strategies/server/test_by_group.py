@@ -12,7 +12,6 @@ from flwr.serverapp.strategy import FedAvg
 from torch import Tensor, nn
 
 from fedfair.accounting import Release
-from fedfair.accounting.ledger_json import to_dict
 from fedfair.mechanisms.clipping import PerGroup
 from fedfair.mechanisms.counting import GroupSizes
 from simulations import Experiment, run
@@ -110,7 +109,7 @@ def test_a_table_of_equal_numbers_is_the_number(sync: str) -> None:
         assert kind.key_of(table.task, table.training) == kind.key_of(one.task, one.training)
         first, second = run(one), run(table)
         assert torch.equal(weights(first), weights(second))
-        assert to_dict(first.ledger) == to_dict(second.ledger)
+        assert first.ledger.to_dict() == second.ledger.to_dict()
         assert first.metrics.equals(second.metrics)
 
 
@@ -271,7 +270,7 @@ def test_dpsgd_with_a_clip_norm_for_each_group_keeps_budgets_by_group() -> None:
 def test_dpsgd_with_equal_clip_norms_is_dpsgd() -> None:
     first, second = (run(made_of(strategy="dpsgd", clip_norm=clip)) for clip in (0.7, {"a": 0.7, "b": 0.7}))
     assert torch.equal(weights(first), weights(second))
-    assert to_dict(first.ledger) == to_dict(second.ledger)
+    assert first.ledger.to_dict() == second.ledger.to_dict()
 
 
 @pytest.mark.parametrize("strategy", ["dpsgd-rank", "dpsgd-soft", "moments", "sgd"])

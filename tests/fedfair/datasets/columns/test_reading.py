@@ -12,12 +12,10 @@ import pandas as pd
 import pytest
 import torch
 
-from fedfair.datasets.columns.bands import in_bands
 from fedfair.datasets.columns.cell import plain, spelled
-from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.convention import Asked, in_bands
 from fedfair.datasets.columns.kinds import understand
-from fedfair.datasets.columns.missing_marks import doubtful_mark
-from fedfair.datasets.columns.spelling import same_capitals
+from fedfair.datasets.columns.texts import doubtful_mark, same_capitals
 from fedfair.datasets.columns.tidy import reading_of, tidied
 from fedfair.datasets.features.encoder import encode
 from fedfair.datasets.features.features import standardise

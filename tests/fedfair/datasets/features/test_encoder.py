@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from fedfair.datasets import DATASETS
 from fedfair.datasets.features.encoder import encode
 from fedfair.datasets.features.encoding import Encoding, Feature, Scaling
+from fedfair.datasets.published import tables
 from fedfair.datasets.table import from_frame, from_table
 from fedfair.protocol.task import Task
 
@@ -81,15 +82,15 @@ def one_hot(frame: pd.DataFrame, label: str, numeric: tuple[str, ...]) -> torch.
 @pytest.mark.parametrize("name", ["adult", "bank", "compas", "credit", "dutch", "law"])
 def test_published_tables_have_the_features_that_pandas_makes(name: str, data_dir: Path,
                                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    module, tables = import_module(f"fedfair.datasets.published.{name}"), list[Any]()
+    read = list[Any]()
 
     def kept(frame: pd.DataFrame, label: str, group: str, numeric: tuple[str, ...] = ()) -> object:
-        tables.append((frame, label, numeric))
+        read.append((frame, label, numeric))
         return from_frame(frame, label, group, numeric)
 
-    monkeypatch.setattr(module, "from_frame", kept)
-    made = module.load()
-    (frame, label, numeric), = tables
+    monkeypatch.setattr(tables, "from_frame", kept)
+    made = DATASETS[name].load(None)
+    (frame, label, numeric), = read
     assert torch.equal(made.x, one_hot(frame, label, numeric))
     assert torch.equal(made.x, encode(frame, made.encoding))
     some = frame.sample(20, random_state=0)

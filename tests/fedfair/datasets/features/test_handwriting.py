@@ -9,7 +9,7 @@ import torch
 
 from fedfair.datasets.features import image_features
 from fedfair.datasets.features.image_features import filters
-from fedfair.datasets.published import mnist
+from fedfair.datasets.published.images import mnist
 from simulations import Experiment, run
 
 
@@ -17,7 +17,7 @@ def test_axes_are_the_same_every_time_and_classes_vary_by_one_within_along_them(
     axes = image_features._axes()
     image_features._axes.cache_clear()
     assert torch.equal(image_features._axes().axes, axes.axes)
-    public = image_features.digits.load()
+    public = image_features.digits()
     along = (filters(image_features._copies(public.x.float())) - axes.middle) @ axes.axes
     digit = public.y.repeat(3)
     within = torch.stack([along[digit == one].var(0) for one in range(10)]).mean(0)
@@ -26,7 +26,7 @@ def test_axes_are_the_same_every_time_and_classes_vary_by_one_within_along_them(
 
 
 def test_the_first_axes_tell_digits_of_other_writers_apart(data_dir: Path) -> None:
-    data = mnist.load()
+    data = mnist()
     along = image_features.handwriting(data.x[:4000])[:, :9]
     means = torch.stack([along[:2000][data.y[:2000] == one].mean(0) for one in range(10)])
     nearest = torch.cdist(along[2000:], means).argmin(1)

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedfair.datasets.features.encoding import Bounding, Encoding, Feature
-from fedfair.datasets.features.places import places_of, rows_of
+from fedfair.datasets.features.encoding import Bounding, Encoding, Feature, places_of, rows_of
 
 ends = st.lists(st.integers(-3, 3).map(float), max_size=4, unique=True).map(sorted)
 numbers = st.lists(st.one_of(st.integers(-4, 4).map(float), st.just(math.nan), st.just(math.inf)), min_size=1,

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from fedfair.datasets import DATASETS
-from fedfair.datasets.published import adult, dutch, mnist
+from fedfair.datasets.published import images
 from fedfair.datasets.published.download import PublicFile, fetch
+from fedfair.datasets.published.tables import ADULT, DUTCH
 
 
 def packed(content: bytes, level: int = 9) -> bytes:
@@ -39,13 +40,13 @@ def test_a_changed_file_is_refused(data_dir: Path, tmp_path: Path, monkeypatch: 
     (tmp_path / "dutch.csv").write_text(text.replace("male", "mele", 1))
     monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
     with pytest.raises(ValueError, match=r"dutch\.csv is not the published file"):
-        dutch.load()
+        DUTCH.load()
 
 
 def test_a_missing_file_says_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"adult\.data is not in FEDFAIR_DATA_DIR .*: put it there"):
-        adult.load()
+        ADULT.load()
 
 
 def test_a_download_that_fails_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,10 +104,10 @@ def test_an_unknown_archive_is_refused_before_it_is_unpacked(archive: bytes, tmp
 
 def test_every_archive_among_the_data_sets_is_known_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     files: list[PublicFile] = []
-    monkeypatch.setattr(mnist, "fetch", lambda file: files.append(file) or pytest.fail("enough"))
-    for name in mnist._SHA256:
+    monkeypatch.setattr(images, "fetch", lambda file: files.append(file) or pytest.fail("enough"))
+    for name in images._MNIST_SHA256:
         with pytest.raises(pytest.fail.Exception):
-            mnist._idx(name)
+            images._idx(name)
     assert all(len(file.archives) == 2 and file.content is gzip.decompress for file in files)
 
 

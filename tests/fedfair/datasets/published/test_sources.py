@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import pandas as pd
 import pytest
 import torch
 
 from fedfair.datasets import GroupedDataset
-from fedfair.datasets.published import adult, bank, compas, credit, digits, dutch, law, mnist
+from fedfair.datasets.published import images as published_images
+from fedfair.datasets.published.images import digits, mnist
+from fedfair.datasets.published.tables import ADULT, BANK, COMPAS, CREDIT, DUTCH, LAW, Table
 from fedfair.datasets.split import reduce_group, split
 from fedfair.protocol.task import Task
 
 
 @pytest.fixture(scope="module")
 def census(data_dir: Path) -> GroupedDataset:
-    return adult.load()
+    return ADULT.load()
 
 
 @pytest.fixture(scope="module")
 def dutch_census(data_dir: Path) -> GroupedDataset:
-    return dutch.load()
+    return DUTCH.load()
 
 
 def sizes(data: GroupedDataset) -> dict[str, int]:
@@ -63,12 +64,12 @@ def test_adult_agrees_with_the_raw_files(census: GroupedDataset, data_dir: Path)
 
 
 def test_adult_by_race(data_dir: Path) -> None:
-    by_race = adult.load("race")
+    by_race = ADULT.load("race")
     assert by_race.names == ("Non-White", "White")
     assert len(by_race) == 45_222
     assert by_race.group_sizes()[1] > 38_000
     with pytest.raises(ValueError, match="unknown protected attribute of adult 'sexx': did you mean 'sex'"):
-        adult.load("sexx")
+        ADULT.load("sexx")
 
 
 def test_dutch(dutch_census: GroupedDataset) -> None:
@@ -81,34 +82,34 @@ def test_dutch(dutch_census: GroupedDataset) -> None:
     assert rate[1] > rate[0] + 0.2  # high-level occupations: men far more often, as published
 
 
-@pytest.mark.parametrize("file", [digits._FILE, "moved"])
+@pytest.mark.parametrize("file", [published_images._DIGITS_FILE, "moved"])
 def test_digits_are_scikit_learns(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from sklearn.datasets import load_digits
 
-    monkeypatch.setattr(digits, "_FILE", file)
-    data, (images, labels) = digits.load(), load_digits(return_X_y=True)
+    monkeypatch.setattr(published_images, "_DIGITS_FILE", file)
+    data, (images, labels) = digits(), load_digits(return_X_y=True)
     assert torch.equal(data.x, torch.tensor(images).view(-1, 1, 8, 8) / 16)
     assert torch.equal(data.y, torch.tensor(labels))
     assert torch.equal(data.group, data.y)
 
 
 def test_digits() -> None:
-    data = digits.load()
+    data = digits()
     assert len(data) == 1_797
     assert data.x.shape == (1_797, 1, 8, 8)
     assert (float(data.x.min()), float(data.x.max())) == (0.0, 1.0)
     assert data.names == tuple("0123456789")
     assert torch.equal(data.y, data.group)
     with pytest.raises(ValueError, match="protected attribute of digits"):
-        digits.load("sex")
+        digits("sex")
 
 
 @pytest.mark.parametrize(("source", "features", "numeric", "groups", "positive"), [
-    (bank, 50, 7, {"married": 27_214, "single": 12_790}, 4_667),
-    (credit, 91, 14, {"female": 18_112, "male": 11_888}, 6_636),
-    (compas, 16, 1, {"African-American": 3_175, "Caucasian": 2_103}, 2_795),
-    (law, 23, 6, {"Non-White": 3_307, "White": 17_491}, 18_505)])
-def test_the_other_tables(source: ModuleType, features: int, numeric: int, groups: dict[str, int], positive: int,
+    (BANK, 50, 7, {"married": 27_214, "single": 12_790}, 4_667),
+    (CREDIT, 91, 14, {"female": 18_112, "male": 11_888}, 6_636),
+    (COMPAS, 16, 1, {"African-American": 3_175, "Caucasian": 2_103}, 2_795),
+    (LAW, 23, 6, {"Non-White": 3_307, "White": 17_491}, 18_505)])
+def test_the_other_tables(source: Table, features: int, numeric: int, groups: dict[str, int], positive: int,
                           data_dir: Path) -> None:
     data = source.load()
     assert sizes(data) == groups
@@ -124,11 +125,11 @@ def test_the_other_tables(source: ModuleType, features: int, numeric: int, group
 def test_good_outcomes_are_label_1(data_dir: Path) -> None:
     """Counted line by line, without pandas."""
     for source, file, place, column, good in (
-            (compas, "compas-scores-two-years.csv", 3, 13, "0"), (law, "law_school_clean.csv", 10, 11, "1.0"),
-            (bank, "bank-full.csv", 2, 16, "yes"), (credit, "credit-card-clients.csv", 1, 23, "1")):
+            (COMPAS, "compas-scores-two-years.csv", 3, 13, "0"), (LAW, "law_school_clean.csv", 10, 11, "1.0"),
+            (BANK, "bank-full.csv", 2, 16, "yes"), (CREDIT, "credit-card-clients.csv", 1, 23, "1")):
         lines = [line.split(",") for line in (data_dir / file).read_text().splitlines()[1:]]
         data = source.load()
-        named = {"1": "male", "2": "female"} if source is credit else {}
+        named = {"1": "male", "2": "female"} if source is CREDIT else {}
         for k, name in enumerate(data.names):
             of_group = [line for line in lines if named.get(line[place], line[place]) == name]
             assert sum(line[column] == good for line in of_group) == int(data.y[data.group == k].sum()), (file, name)
@@ -139,19 +140,19 @@ def test_compas_names_nobody(data_dir: Path, tmp_path: Path, monkeypatch: pytest
     frame = pd.read_csv(data_dir / "compas-scores-two-years.csv")
     frame.insert(0, "name", [f"somebody {i}" for i in range(len(frame))])
     frame[frame.columns[::-1]].to_csv(tmp_path / "compas-scores-two-years.csv", index=False)
-    plain = compas.load()
+    plain = COMPAS.load()
     monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
-    named = compas.load()
+    named = COMPAS.load()
     assert torch.equal(named.x, plain.x)
-    assert torch.equal(compas.load("sex").group.bincount(), torch.tensor([1031, 4247]))
+    assert torch.equal(COMPAS.load("sex").group.bincount(), torch.tensor([1031, 4247]))
     frame.assign(race=frame["race"][::-1].to_numpy()).to_csv(tmp_path / "compas-scores-two-years.csv", index=False)
     with pytest.raises(ValueError, match="is not the published file"):
-        compas.load()
+        COMPAS.load()
 
 
 @pytest.fixture(scope="module")
 def images(data_dir: Path) -> GroupedDataset:
-    return mnist.load()
+    return mnist()
 
 
 def test_mnist(images: GroupedDataset) -> None:
@@ -165,7 +166,7 @@ def test_mnist(images: GroupedDataset) -> None:
     assert 20 < float(dark) < 60
     assert int(bright) == 255
     with pytest.raises(ValueError, match="protected attribute of mnist"):
-        mnist.load("sex")
+        mnist("sex")
 
 
 def test_pixels_are_standardised_with_public_numbers(images: GroupedDataset) -> None:

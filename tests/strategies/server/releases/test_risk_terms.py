@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
-from fedfair.mechanisms.sampling import poisson
+from fedfair.mechanisms.randomness import poisson
 from fedfair.risk.derivatives import repeated_samples
 from simulations import Experiment, run
 from simulations.results.result import Result
