@@ -26,7 +26,7 @@ from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
 from simulations.audits.audit import Seen, WatchedGrid, attacked, expected_deviation, step_of
 from simulations.audits.findings import refuse_confidence
 from simulations.audits.repetition import Noise, Suspicion, suspicions
-from simulations.engines.quiet import quiet_flower
+from simulations.engines.local import quiet_flower
 from simulations.engines.run import Progress, conduct
 from simulations.settings.experiment import Experiment
 from strategies import Strategy

@@ -36,7 +36,7 @@ def strategies() -> Iterable[str]:
 
 def engines() -> Iterable[str]:
     """Return the names of the engines."""
-    from simulations.engines.names import ENGINES
+    from simulations.settings.names import ENGINES
 
     return ENGINES
 
