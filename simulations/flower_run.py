@@ -79,7 +79,7 @@ def _fit(grid: Grid, wanted: Wanted, folder: Path) -> RenderableType:
     from simulations.fitting.fit_table import story_table
     from simulations.fitting.of_nodes import fit_nodes
     from simulations.fitting.save import refuse_fit, save  # here, with drawings, which runs do without
-    from simulations.report.page_files import page_folder
+    from simulations.report.page import page_folder
 
     refuse_fit(folder)
     for package in ("simulations.fitting", "simulations.report"):

@@ -18,7 +18,7 @@ from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
 from simulations.fitting.pictures import Picture, calibration, front, rates, scores, weights
 from simulations.fitting.privacy_statement import how_selected, promise
-from simulations.report.page_files import as_it_is, templates
+from simulations.report.page import as_it_is, templates
 from simulations.results.environment import installed
 from simulations.results.scorecard import HIGH, LOW, RECORDS
 

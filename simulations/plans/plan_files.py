@@ -25,7 +25,7 @@ from simulations.files.atomic_files import alone_in, write_json, write_text
 from simulations.files.csv_text import to_csv
 from simulations.plans.curves import MEASURED, CurveRun
 from simulations.plans.kept_runs import RUNS, RunFile, refuse_changed
-from simulations.report.tradeoffs import differ, epsilon_axis
+from simulations.report.figures import differ, epsilon_axis
 from simulations.results.environment import environment
 from simulations.results.result_folder import CHECKPOINT, refuse_other
 

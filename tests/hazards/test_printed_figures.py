@@ -18,10 +18,9 @@ from simulations.cli import app
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.panels import drawn
 from simulations.drawing.table import Epsilon, said
-from simulations.report.ledgers import promise
-from simulations.report.tradeoffs import _epsilon
+from simulations.report.figures import _epsilon
 from simulations.reproductions.markdown import _ours
-from simulations.results.ledger_table import ledger_table, notes
+from simulations.results.ledger_table import ledger_table, notes, promise
 from simulations.results.terminal_table import comparison_table
 from simulations.statistics.statements import large_deltas, searched
 
