@@ -226,7 +226,7 @@ def predict(
     from fedfair.datasets.files.query import Query
     from simulations.fitting.cut_off import decided_from
     from simulations.results.classifier import TrainedClassifier, with_predictions  # here: it needs scikit-learn
-    from simulations.results.stability import draws_of, with_stability
+    from simulations.fitting.predicting import draws_of, with_stability
 
     if out is not None:
         refuse_as_file(out)
