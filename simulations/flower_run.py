@@ -76,7 +76,7 @@ def _run(grid: Grid, config: Mapping[str, Any], folder: Path) -> RenderableType:
 
 def _fit(grid: Grid, wanted: Wanted, folder: Path) -> RenderableType:
     """Fit over the nodes of a grid, save the fit in a folder, and return what it tells."""
-    from simulations.fitting.fit_table import story_table
+    from simulations.fitting.card import story_table
     from simulations.fitting.of_nodes import fit_nodes
     from simulations.fitting.save import refuse_fit, save  # here, with drawings, which runs do without
     from simulations.report.page import page_folder

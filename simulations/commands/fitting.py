@@ -134,8 +134,7 @@ def _number(trials: str | None) -> float | None:
 
 def show(story: Story, json: bool) -> None:
     """Print what a fit tells: figures by group, gaps between them, and what must be known of them."""
-    from simulations.fitting.card import card_in_json
-    from simulations.fitting.fit_table import story_table
+    from simulations.fitting.card import card_in_json, story_table
 
     if json:
         print(card_in_json(story), end="")
@@ -224,9 +223,8 @@ def predict(
     """
     from fedfair.datasets.files.in_memory import removed_after, written  # here, with pandas
     from fedfair.datasets.files.query import Query
-    from simulations.fitting.cut_off import decided_from
+    from simulations.fitting.predicting import decided_from, draws_of, with_stability
     from simulations.results.classifier import TrainedClassifier, with_predictions  # here: it needs scikit-learn
-    from simulations.fitting.predicting import draws_of, with_stability
 
     if out is not None:
         refuse_as_file(out)

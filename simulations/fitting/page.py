@@ -11,9 +11,8 @@ from fedfair.accounting.figures import up
 from fedfair.fairness.intervals import records
 from fedfair.fairness.metrics import shown_in
 from simulations.files.atomic_files import in_json
-from simulations.fitting.beside import beside
+from simulations.fitting.beside import COMPARED, beside, pairs
 from simulations.fitting.deciding import deciding, in_words
-from simulations.fitting.figures_by_pair import COMPARED, pairs
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
 from simulations.fitting.pictures import Picture, calibration, front, rates, scores, weights
