@@ -23,7 +23,7 @@ from simulations.plans.compare import experiments
 from simulations.results.result import compared
 from simulations.results.terminal_table import results_table
 from simulations.settings.experiment import Experiment, SettingsError
-from simulations.settings.own_data import suited
+from simulations.settings.presets import suited
 from simulations.settings.run_config import OPENING, read, read_fit
 
 log = logging.getLogger("flwr")

@@ -17,8 +17,7 @@ from simulations.audits.outlier import OutlierAudit, audit_outlier
 from simulations.audits.releases import ReleaseAudit, audit_releases
 from simulations.drawing.panels import bar_chart
 from simulations.drawing.scale import Range
-from simulations.drawing.table import Row, Table
-from simulations.drawing.terminal import Coloured
+from simulations.drawing.table import Coloured, Row, Table
 from simulations.engines.run import run
 from simulations.plans.compare import OnRound, following
 from simulations.settings.experiment import Experiment

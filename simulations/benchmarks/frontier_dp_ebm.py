@@ -28,7 +28,7 @@ from simulations.benchmarks.measuring import undisturbed
 from simulations.benchmarks.peer_points import FAVOURABLE, PeerPoint, Stated, by_group, one_threshold
 from simulations.commands.terminal import plain_errors
 from simulations.files.atomic_files import write_json, write_text
-from simulations.files.csv_text import from_csv, to_csv
+from simulations.files.saved_files import from_csv, to_csv
 from simulations.reproductions import frontier
 from simulations.reproductions.frontier import Entry, Method, Plan
 from simulations.reproductions.frontier_report import About

@@ -165,8 +165,10 @@ def choose(
     All points follow from one release, so this costs no privacy of training records. It goes by figures on
     left-out records, or on the validation part. Example: fedfair choose out/people --demographic-parity 0.05
     """
-    from simulations.drawing.table import Table  # here, because pandas takes time
-    from simulations.drawing.terminal import terminal
+    from simulations.drawing.table import (
+        Table,  # here, because pandas takes time
+        terminal,
+    )
     from simulations.files.atomic_files import in_json
     from simulations.fitting.fit_folder import Story
     from simulations.fitting.save import chosen_again, is_fit

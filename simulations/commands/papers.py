@@ -58,7 +58,7 @@ def curve(
     from simulations.plans.curves import follow, missing_in, plan
     from simulations.plans.plan_files import kept_curves, write_curves
     from simulations.results.result_folder import refuse_other
-    from simulations.settings.own_data import is_own, suited
+    from simulations.settings.presets import is_own, suited
 
     names = names_of(strategies)
     settings = settings_of(set_, default="adult", dataset=dataset, csv=csv, label=label, group=group)

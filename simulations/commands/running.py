@@ -89,7 +89,7 @@ def compare(
     from simulations.plans.kept_runs import kept_runs
     from simulations.results.result import compared, save_comparison
     from simulations.results.run_folder import saved_comparison
-    from simulations.settings.own_data import suited
+    from simulations.settings.presets import suited
 
     names = names_of(strategies)
     settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group, missing=missing,
@@ -144,7 +144,7 @@ def run(
     Example: fedfair run --dataset adult --strategy dpsgd-f --set epochs=5 --set options.max_bound=4
     """
     from simulations.plans.compare import experiments
-    from simulations.settings.own_data import suited
+    from simulations.settings.presets import suited
 
     settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group, missing=missing,
                            encoding=encoding, without=names_of(without) or None, target_epsilon=epsilon,

@@ -15,8 +15,7 @@ from rich.text import Text
 from fedfair.datasets.names import visible
 from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
-from simulations.drawing.table import Row, Table, markdown
-from simulations.drawing.terminal import terminal
+from simulations.drawing.table import Row, Table, markdown, terminal
 from simulations.files.atomic_files import in_json
 from simulations.fitting.beside import COMPARED, pairs
 from simulations.fitting.deciding import deciding, in_words, leaks

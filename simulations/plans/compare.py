@@ -26,8 +26,7 @@ from simulations.engines.worker_processes import Item, Output, in_processes
 from simulations.plans.kept_runs import RunFolders
 from simulations.results.result import Result, Results
 from simulations.settings.experiment import Experiment, SettingsError
-from simulations.settings.own_data import is_own
-from simulations.settings.presets import for_strategy, merged, preset
+from simulations.settings.presets import for_strategy, is_own, merged, preset
 from strategies.server.releases.front import MeasuredFront
 from strategies.server.releases.threshold_search import Threshold, ThresholdSearch
 

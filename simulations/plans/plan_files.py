@@ -22,7 +22,7 @@ from fedfair.plugins.text_values import read_json
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.panels import drawing
 from simulations.files.atomic_files import alone_in, write_json, write_text
-from simulations.files.csv_text import to_csv
+from simulations.files.saved_files import to_csv
 from simulations.plans.curves import MEASURED, CurveRun
 from simulations.plans.kept_runs import RUNS, RunFile, refuse_changed
 from simulations.report.figures import differ, epsilon_axis

@@ -15,7 +15,7 @@ import pandas as pd
 from fedfair.accounting import Ledger
 from simulations.engines.engines import make_engine
 from simulations.files.atomic_files import write_json, write_text
-from simulations.files.csv_text import to_csv
+from simulations.files.saved_files import to_csv
 from simulations.plans.kept_runs import stopped, trial_name
 from simulations.plans.plan_files import QUOTED, SWEEP, write_listing
 from simulations.plans.search import Search, Spent, cost

@@ -24,7 +24,7 @@ from simulations.drawing.panels import bar_chart
 from simulations.drawing.scale import Range
 from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_json, write_text
-from simulations.files.csv_text import to_csv
+from simulations.files.saved_files import to_csv
 from simulations.plans.compare import OnRound
 from simulations.reproductions.cost_study import (
     CONFIG,

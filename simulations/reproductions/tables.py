@@ -14,7 +14,7 @@ from fedfair.fairness.metrics import ALL
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.paper import needs_matplotlib, save_figure
 from simulations.files.atomic_files import write_json, write_text
-from simulations.files.csv_text import to_csv
+from simulations.files.saved_files import to_csv
 from simulations.plans.compare import OnRound
 from simulations.reproductions import markdown
 from simulations.reproductions.cells import Statistics, claim_tests, compared, reported, strategy_name, values

@@ -13,8 +13,7 @@ from fedfair.accounting.contents import MEANINGS
 from fedfair.accounting.figures import up
 from fedfair.accounting.ledger_words import delta_warning, objections, parts_data, preprocessing_data, reading
 from fedfair.datasets.names import visible
-from simulations.drawing.table import Table
-from simulations.drawing.terminal import terminal
+from simulations.drawing.table import Table, terminal
 
 GUARANTEED = "guaranteed: certain before the run began, whatever it released on the way"
 SPENT = ("spent: composed from the bounds that were in force in this run. The odometer bounds it with proof, whatever "
