@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from simulations.drawing.panels import Bar, bar_chart
-from simulations.drawing.scale import Range
-from simulations.drawing.svg import COLOURS
+from simulations.drawing.figure import COLOURS, Range
+from simulations.drawing.svg import Bar, bar_chart
 
 
 def drawing(summary: pd.DataFrame) -> str:

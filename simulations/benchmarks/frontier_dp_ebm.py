@@ -32,8 +32,7 @@ from simulations.files.saved_files import from_csv, to_csv
 from simulations.reproductions import frontier
 from simulations.reproductions.frontier import Entry, Method, Plan
 from simulations.reproductions.frontier_report import About
-from simulations.reproductions.page_runs import kept_runs, versions
-from simulations.reproductions.request import Request
+from simulations.reproductions.request import Request, kept_runs, versions
 from simulations.results.environment import environment
 
 LABEL, MISSING = "favoured", "missing"

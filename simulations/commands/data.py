@@ -21,7 +21,7 @@ from fedfair.datasets import DATASETS
 from fedfair.datasets.files.query import Query
 from fedfair.datasets.names import visible
 from simulations.commands.options import Encoding, Group, Label, Set, Sql, names_of, source_of
-from simulations.commands.progress import showing_progress
+from simulations.commands.terminal import showing_progress
 from simulations.settings.names import pairs
 
 if TYPE_CHECKING:

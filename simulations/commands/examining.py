@@ -12,7 +12,7 @@ from rich.text import Text
 from fedfair.datasets.names import visible
 from fedfair.protocol.fields import MOST_RUNS
 from simulations.commands.options import EngineName, Group, Label, Seeds, Set
-from simulations.commands.progress import showing_progress
+from simulations.commands.terminal import showing_progress
 from simulations.commands.words import completing, strategies
 from simulations.files.atomic_files import refuse_as_file, refuse_unwritable, write_json, write_text
 from simulations.settings.names import pairs

@@ -22,8 +22,7 @@ from rich.console import Console
 
 from fedfair.datasets.names import spreadsheet_cell, visible
 from simulations.commands.options import Attribute, Delta, Encoding, Json, Set, Sql, Without, names_of, source_of
-from simulations.commands.progress import showing_progress
-from simulations.commands.terminal import say, telling_if_stopped
+from simulations.commands.terminal import say, showing_progress, telling_if_stopped
 from simulations.files.atomic_files import refuse_as_file, write_text
 
 if TYPE_CHECKING:
@@ -165,10 +164,7 @@ def choose(
     All points follow from one release, so this costs no privacy of training records. It goes by figures on
     left-out records, or on the validation part. Example: fedfair choose out/people --demographic-parity 0.05
     """
-    from simulations.drawing.table import (
-        Table,  # here, because pandas takes time
-        terminal,
-    )
+    from simulations.drawing.table import Table, terminal  # here, because pandas takes time
     from simulations.files.atomic_files import in_json
     from simulations.fitting.fit_folder import Story
     from simulations.fitting.save import chosen_again, is_fit

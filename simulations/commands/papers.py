@@ -24,8 +24,7 @@ from simulations.commands.options import (
     names_of,
     settings_of,
 )
-from simulations.commands.progress import showing_progress
-from simulations.commands.terminal import say, telling_of_kept
+from simulations.commands.terminal import say, showing_progress, telling_of_kept
 from simulations.commands.words import reproductions
 from simulations.settings.names import pairs
 

@@ -22,10 +22,10 @@ from fedfair.protocol.messages import pack, unpacked
 from fedfair.protocol.task import Task
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import ENGINES, Engine, make_engine
-from simulations.engines.progress_bar import bar, in_notebook
 from simulations.engines.resume import Watch, begun, evaluate, learned_once, train
 from simulations.files.atomic_files import alone_in
 from simulations.results.node_files import contributions
+from simulations.results.notebook import bar, in_notebook
 from simulations.results.result import Result
 from simulations.settings.deployment import refuse_no_noise
 from simulations.settings.experiment import Experiment

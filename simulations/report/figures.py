@@ -16,8 +16,7 @@ from fedfair.accounting import Ledger
 from fedfair.accounting.figures import up
 from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL, Metric, find, shown_in
-from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
-from simulations.drawing.scale import round_ticks
+from simulations.drawing.figure import Figure, Panel, Point, Scale, Series, round_ticks
 from simulations.report.tables import OBSERVER_WORDS
 from simulations.results.comparison import Comparison
 from simulations.statistics.over_seeds import of_records, over_seeds, share_over_seeds

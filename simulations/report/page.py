@@ -18,9 +18,8 @@ from markupsafe import Markup
 
 from fedfair.datasets.names import visible
 from fedfair.fairness.intervals import Estimate
-from simulations.drawing.figure import Figure
-from simulations.drawing.panels import drawn, swatch
-from simulations.drawing.svg import COLOURS
+from simulations.drawing.figure import COLOURS, Figure
+from simulations.drawing.svg import drawn, swatch
 from simulations.drawing.table import Table, plain, said
 from simulations.report.contents import Report
 from simulations.report.head import command

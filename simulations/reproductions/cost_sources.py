@@ -20,8 +20,8 @@ import scipy
 
 from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
-from simulations.drawing.panels import bar_chart
-from simulations.drawing.scale import Range
+from simulations.drawing.figure import Range
+from simulations.drawing.svg import bar_chart
 from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_json, write_text
 from simulations.files.saved_files import to_csv
@@ -38,8 +38,7 @@ from simulations.reproductions.cost_study import (
     named,
     plan,
 )
-from simulations.reproductions.page_runs import Kept, kept_runs, versions
-from simulations.reproductions.request import EVERYTHING, Request
+from simulations.reproductions.request import EVERYTHING, Kept, Request, kept_runs, versions
 from simulations.results.environment import environment
 from simulations.statistics.over_seeds import LEVEL, over_seeds
 from simulations.statistics.summary import final_part

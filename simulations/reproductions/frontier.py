@@ -25,8 +25,7 @@ from simulations.files.saved_files import to_csv
 from simulations.plans.compare import OnRound, experiments
 from simulations.reproductions import frontier_choice as choice
 from simulations.reproductions import frontier_report as report
-from simulations.reproductions.page_runs import Kept, kept_runs, versions
-from simulations.reproductions.request import EVERYTHING, Request
+from simulations.reproductions.request import EVERYTHING, Kept, Request, kept_runs, versions
 from simulations.results.environment import environment
 from simulations.settings.experiment import Experiment
 

@@ -18,9 +18,8 @@ from simulations.files.saved_files import to_csv
 from simulations.plans.compare import OnRound
 from simulations.reproductions import markdown
 from simulations.reproductions.cells import Statistics, claim_tests, compared, reported, strategy_name, values
-from simulations.reproductions.page_runs import Kept, kept_runs, versions
 from simulations.reproductions.published import PUBLISHED, Drawing, Planned, Published, load, plan
-from simulations.reproductions.request import EVERYTHING, Request
+from simulations.reproductions.request import EVERYTHING, Kept, Request, kept_runs, versions
 from simulations.results.environment import environment
 from simulations.statistics.measures import measures
 from simulations.statistics.over_seeds import comparisons, findings, over_seeds

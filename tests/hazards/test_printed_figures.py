@@ -16,7 +16,7 @@ from fedfair.accounting.ledger_words import delta_warning, held_out_data
 from fedfair.fairness.intervals import Estimate
 from simulations.cli import app
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
-from simulations.drawing.panels import drawn
+from simulations.drawing.svg import drawn
 from simulations.drawing.table import Epsilon, said
 from simulations.report.figures import _epsilon
 from simulations.reproductions.markdown import _ours

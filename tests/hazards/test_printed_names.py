@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from simulations.cli import app
 from simulations.drawing.figure import Figure, Panel, Scale
-from simulations.drawing.panels import drawing
+from simulations.drawing.svg import drawing
 from simulations.drawing.table import Table, latex
 from simulations.files.saved_files import from_csv, to_csv
 

@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 
 from fedfair.accounting import Event, Ledger
-from simulations.reproductions.page_runs import Kept, kept_runs
 from simulations.reproductions.published import Drawing, Published, load, names, plan
-from simulations.reproductions.request import Request
+from simulations.reproductions.request import Kept, Request, kept_runs
 from simulations.reproductions.tables import _mean, drawn, reproduce
 
 METHODS = {"SGD": {"strategy": "sgd"}, "A": {"strategy": "dpsgd"}, "B": {"strategy": "dpsgd", "epochs": 2}}

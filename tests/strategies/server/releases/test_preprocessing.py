@@ -26,7 +26,7 @@ from fedfair.node import column_counts
 from fedfair.node.column_counts import Counting, keep_frequent
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
-from simulations.plans.sweep_results import planned_ledger
+from simulations.plans.sweep import planned_ledger
 from simulations.settings.experiment import Experiment
 from strategies.server.releases import preprocessing
 
