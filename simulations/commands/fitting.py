@@ -88,10 +88,10 @@ def fit(
     out/people
     """
     from simulations.fitting.beside import read_beside
+    from simulations.fitting.budget import Spending
     from simulations.fitting.fit import Wanted
     from simulations.fitting.fit import fit as fit_model
     from simulations.fitting.save import refuse_folder, save, told
-    from simulations.fitting.spending import Spending
     from simulations.settings.names import pairs
 
     if label in names_of(group):
