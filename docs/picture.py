@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from simulations.drawing.panels import Bar, bar_chart
-from simulations.drawing.scale import Range
-from simulations.drawing.svg import COLOURS
+from fedfair.fairness.intervals import Estimate
+from simulations.drawing.figure import Range
+from simulations.drawing.svg import bar_chart
 
 
 def drawing(summary: pd.DataFrame) -> str:
@@ -17,9 +17,10 @@ def drawing(summary: pd.DataFrame) -> str:
     panels = {}
     for row in summary.to_dict("records"):
         epsilon = "no privacy" if row["guarantee"] == "none" else f"epsilon {row['epsilon']:.1f}"
-        panels[f"{row['strategy']}, {epsilon}"] = [
-            Bar("all records", row["accuracy_mean"], row["accuracy_sd"]),
-            Bar("class 8, 40 records", row["accuracy_8_mean"], row["accuracy_8_sd"], COLOURS[2])]
+        panels[f"{row['strategy']}, {epsilon}"] = {
+            name: Estimate(row[f"{metric}_mean"], row[f"{metric}_mean"] - row[f"{metric}_sd"],
+                           row[f"{metric}_mean"] + row[f"{metric}_sd"])
+            for name, metric in (("all records", "accuracy"), ("class 8, 40 records", "accuracy_8"))}
     return bar_chart("Test accuracy on digits by method, for all records and for the smallest group", panels,
                      Range(0.0, 1.0))
 

@@ -23,7 +23,7 @@ from simulations.plans.compare import experiments
 from simulations.results.result import compared
 from simulations.results.terminal_table import results_table
 from simulations.settings.experiment import Experiment, SettingsError
-from simulations.settings.own_data import suited
+from simulations.settings.presets import suited
 from simulations.settings.run_config import OPENING, read, read_fit
 
 log = logging.getLogger("flwr")
@@ -76,10 +76,10 @@ def _run(grid: Grid, config: Mapping[str, Any], folder: Path) -> RenderableType:
 
 def _fit(grid: Grid, wanted: Wanted, folder: Path) -> RenderableType:
     """Fit over the nodes of a grid, save the fit in a folder, and return what it tells."""
-    from simulations.fitting.fit_table import story_table
+    from simulations.fitting.card import story_table
     from simulations.fitting.of_nodes import fit_nodes
     from simulations.fitting.save import refuse_fit, save  # here, with drawings, which runs do without
-    from simulations.report.page_files import page_folder
+    from simulations.report.page import page_folder
 
     refuse_fit(folder)
     for package in ("simulations.fitting", "simulations.report"):

@@ -32,8 +32,7 @@ from fedfair.protocol.messages import unpack
 from fedfair.protocol.round import LocalEpoch, Round
 from simulations.audits.findings import Audit, Guesses, judged, refuse_confidence
 from simulations.audits.planted_records import audit_moments
-from simulations.engines.local import LocalGrid
-from simulations.engines.quiet import quiet_flower
+from simulations.engines.local import LocalGrid, quiet_flower
 from simulations.engines.run import Progress, conduct
 from simulations.settings.experiment import Experiment
 from strategies import find_strategy

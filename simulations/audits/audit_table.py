@@ -15,10 +15,9 @@ from simulations.audits.folder import FolderAudit, audit_folder
 from simulations.audits.membership import membership, split_off_at_random
 from simulations.audits.outlier import OutlierAudit, audit_outlier
 from simulations.audits.releases import ReleaseAudit, audit_releases
-from simulations.drawing.panels import bar_chart
-from simulations.drawing.scale import Range
-from simulations.drawing.table import Row, Table
-from simulations.drawing.terminal import Coloured
+from simulations.drawing.figure import Range
+from simulations.drawing.svg import bar_chart
+from simulations.drawing.table import Coloured, Row, Table
 from simulations.engines.run import run
 from simulations.plans.compare import OnRound, following
 from simulations.settings.experiment import Experiment

@@ -12,7 +12,7 @@ import torch
 
 from fedfair.datasets import DATASETS, GroupedDataset
 from fedfair.datasets.files.table_file import read_table
-from simulations.audits.extreme_rows import changed_source, forget
+from simulations.audits.outlier import changed_source, forget
 from simulations.settings.experiment import Experiment
 
 

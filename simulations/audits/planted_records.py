@@ -28,8 +28,7 @@ from fedfair.moments.sums import along, moment_sums, unsvec, within_one
 from fedfair.node.moment_sums import Wanted
 from fedfair.node.node import Node
 from simulations.audits.findings import Audit, Guesses, judged
-from simulations.engines.local import LocalGrid
-from simulations.engines.quiet import quiet_flower
+from simulations.engines.local import LocalGrid, quiet_flower
 from simulations.engines.run import Progress, conduct
 from simulations.settings.experiment import Experiment
 from strategies.moments import Moments

@@ -19,8 +19,7 @@ from fedfair.mechanisms.noise import Trust
 from fedfair.protocol.messages import unpacked
 from simulations.audits.replay import Left, Moved, Program
 from simulations.engines.engines import Connected
-from simulations.engines.local import LocalGrid
-from simulations.engines.quiet import quiet_flower
+from simulations.engines.local import LocalGrid, quiet_flower
 from simulations.engines.run import run
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.of_nodes import fit_nodes

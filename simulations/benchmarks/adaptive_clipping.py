@@ -38,8 +38,7 @@ from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
 from simulations.benchmarks.measuring import Out, environment
 from simulations.commands.terminal import plain_errors
-from simulations.engines.local import LocalGrid
-from simulations.engines.quiet import quiet_flower
+from simulations.engines.local import LocalGrid, quiet_flower
 from simulations.files.atomic_files import write_json
 from strategies.dp_fedavg import DpFedavg
 from strategies.server import rounds as server

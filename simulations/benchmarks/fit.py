@@ -42,9 +42,9 @@ from simulations.benchmarks.fit_accuracy import Named, tables
 from simulations.benchmarks.measuring import Figures, Out, report
 from simulations.commands.terminal import plain_errors
 from simulations.engines.run import run
-from simulations.fitting.candidates import METHODS
 from simulations.fitting.classifier import FairPrivateClassifier
 from simulations.fitting.fit import Fitted, Wanted, fit_with_records
+from simulations.fitting.private_selection import METHODS
 from simulations.results.result import Result
 from strategies.server.budget_shares import PREPROCESSING_SHARE
 

@@ -28,12 +28,11 @@ from simulations.benchmarks.measuring import undisturbed
 from simulations.benchmarks.peer_points import FAVOURABLE, PeerPoint, Stated, by_group, one_threshold
 from simulations.commands.terminal import plain_errors
 from simulations.files.atomic_files import write_json, write_text
-from simulations.files.csv_text import from_csv, to_csv
+from simulations.files.saved_files import from_csv, to_csv
 from simulations.reproductions import frontier
 from simulations.reproductions.frontier import Entry, Method, Plan
 from simulations.reproductions.frontier_report import About
-from simulations.reproductions.page_runs import kept_runs, versions
-from simulations.reproductions.request import Request
+from simulations.reproductions.request import Request, kept_runs, versions
 from simulations.results.environment import environment
 
 LABEL, MISSING = "favoured", "missing"

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from fedfair.fairness.intervals import Estimate
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
-from simulations.drawing.panels import drawing
+from simulations.drawing.svg import drawing
 from simulations.files.atomic_files import write_json, write_text
 
 _LOAD = os.getloadavg()[0]  # before this process adds its own

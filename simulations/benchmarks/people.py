@@ -52,8 +52,8 @@ from simulations.benchmarks.measuring import (
 )
 from simulations.benchmarks.peers import ONE_THREAD, our_command
 from simulations.commands.terminal import plain_errors
-from simulations.drawing.panels import bar_chart
-from simulations.drawing.scale import decades
+from simulations.drawing.figure import decades
+from simulations.drawing.svg import bar_chart
 from simulations.settings.experiment import Experiment
 
 FEATURES, CLASSES, RECORDS, TESTED = 64, 10, 20, 1000

@@ -21,7 +21,7 @@ from fedfair.datasets import DATASETS
 from fedfair.datasets.files.query import Query
 from fedfair.datasets.names import visible
 from simulations.commands.options import Encoding, Group, Label, Set, Sql, names_of, source_of
-from simulations.commands.progress import showing_progress
+from simulations.commands.terminal import showing_progress
 from simulations.settings.names import pairs
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
     from fedfair.datasets.files.part_files import table_name
     from fedfair.datasets.table import MissingValues
     from fedfair.moments.sums import CLASSES
-    from simulations.drawing.terminal import terminal
+    from simulations.drawing.table import terminal
     from simulations.results.terminal_table import columns_table
     from simulations.settings.experiment import Experiment
     from simulations.settings.own_file import examine, label_rates, small_groups

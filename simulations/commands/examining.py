@@ -12,7 +12,7 @@ from rich.text import Text
 from fedfair.datasets.names import visible
 from fedfair.protocol.fields import MOST_RUNS
 from simulations.commands.options import EngineName, Group, Label, Seeds, Set
-from simulations.commands.progress import showing_progress
+from simulations.commands.terminal import showing_progress
 from simulations.commands.words import completing, strategies
 from simulations.files.atomic_files import refuse_as_file, refuse_unwritable, write_json, write_text
 from simulations.settings.names import pairs
@@ -63,7 +63,7 @@ def audit(
         _audit_by_replay(replay, label or "", group or "", strategy, node, epsilon, pairs(set_), out)
         return
     from simulations.audits.audit_table import audit_table, audits, by_group
-    from simulations.drawing.terminal import terminal
+    from simulations.drawing.table import terminal
 
     settings = pairs(set_)
     if epsilon is not None or "noise_multiplier" not in settings:
@@ -88,7 +88,7 @@ def _audit_by_replay(file: Path, label: str, group: str, strategy: str | None, n
     """Audit by replay, and print the findings; exit code 1 if more than its releases tells of a row."""
     from simulations.audits.replay import replay
     from simulations.audits.replayed import fit_of, nodes_of, run_of
-    from simulations.drawing.terminal import terminal
+    from simulations.drawing.table import terminal
     from simulations.fitting.fit import Wanted
 
     if out is not None:

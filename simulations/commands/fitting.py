@@ -22,8 +22,7 @@ from rich.console import Console
 
 from fedfair.datasets.names import spreadsheet_cell, visible
 from simulations.commands.options import Attribute, Delta, Encoding, Json, Set, Sql, Without, names_of, source_of
-from simulations.commands.progress import showing_progress
-from simulations.commands.terminal import say, telling_if_stopped
+from simulations.commands.terminal import say, showing_progress, telling_if_stopped
 from simulations.files.atomic_files import refuse_as_file, write_text
 
 if TYPE_CHECKING:
@@ -89,10 +88,10 @@ def fit(
     out/people
     """
     from simulations.fitting.beside import read_beside
+    from simulations.fitting.budget import Spending
     from simulations.fitting.fit import Wanted
     from simulations.fitting.fit import fit as fit_model
     from simulations.fitting.save import refuse_folder, save, told
-    from simulations.fitting.spending import Spending
     from simulations.settings.names import pairs
 
     if label in names_of(group):
@@ -134,8 +133,7 @@ def _number(trials: str | None) -> float | None:
 
 def show(story: Story, json: bool) -> None:
     """Print what a fit tells: figures by group, gaps between them, and what must be known of them."""
-    from simulations.fitting.card import card_in_json
-    from simulations.fitting.fit_table import story_table
+    from simulations.fitting.card import card_in_json, story_table
 
     if json:
         print(card_in_json(story), end="")
@@ -166,8 +164,7 @@ def choose(
     All points follow from one release, so this costs no privacy of training records. It goes by figures on
     left-out records, or on the validation part. Example: fedfair choose out/people --demographic-parity 0.05
     """
-    from simulations.drawing.table import Table  # here, because pandas takes time
-    from simulations.drawing.terminal import terminal
+    from simulations.drawing.table import Table, terminal  # here, because pandas takes time
     from simulations.files.atomic_files import in_json
     from simulations.fitting.fit_folder import Story
     from simulations.fitting.save import chosen_again, is_fit
@@ -224,9 +221,8 @@ def predict(
     """
     from fedfair.datasets.files.in_memory import removed_after, written  # here, with pandas
     from fedfair.datasets.files.query import Query
-    from simulations.fitting.cut_off import decided_from
+    from simulations.fitting.predicting import decided_from, draws_of, with_stability
     from simulations.results.classifier import TrainedClassifier, with_predictions  # here: it needs scikit-learn
-    from simulations.results.stability import draws_of, with_stability
 
     if out is not None:
         refuse_as_file(out)

@@ -24,8 +24,7 @@ from simulations.commands.options import (
     names_of,
     settings_of,
 )
-from simulations.commands.progress import showing_progress
-from simulations.commands.terminal import say, telling_of_kept
+from simulations.commands.terminal import say, showing_progress, telling_of_kept
 from simulations.commands.words import reproductions
 from simulations.settings.names import pairs
 
@@ -58,7 +57,7 @@ def curve(
     from simulations.plans.curves import follow, missing_in, plan
     from simulations.plans.plan_files import kept_curves, write_curves
     from simulations.results.result_folder import refuse_other
-    from simulations.settings.own_data import is_own, suited
+    from simulations.settings.presets import is_own, suited
 
     names = names_of(strategies)
     settings = settings_of(set_, default="adult", dataset=dataset, csv=csv, label=label, group=group)

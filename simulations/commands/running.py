@@ -46,8 +46,7 @@ from simulations.commands.options import (
     names_of,
     settings_of,
 )
-from simulations.commands.progress import showing_progress
-from simulations.commands.terminal import say, show, telling_if_stopped, telling_of_kept
+from simulations.commands.terminal import say, show, showing_progress, telling_if_stopped, telling_of_kept
 
 if TYPE_CHECKING:
     from simulations.engines.engines import Engine
@@ -89,7 +88,7 @@ def compare(
     from simulations.plans.kept_runs import kept_runs
     from simulations.results.result import compared, save_comparison
     from simulations.results.run_folder import saved_comparison
-    from simulations.settings.own_data import suited
+    from simulations.settings.presets import suited
 
     names = names_of(strategies)
     settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group, missing=missing,
@@ -144,7 +143,7 @@ def run(
     Example: fedfair run --dataset adult --strategy dpsgd-f --set epochs=5 --set options.max_bound=4
     """
     from simulations.plans.compare import experiments
-    from simulations.settings.own_data import suited
+    from simulations.settings.presets import suited
 
     settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group, missing=missing,
                            encoding=encoding, without=names_of(without) or None, target_epsilon=epsilon,
@@ -200,16 +199,15 @@ def sweep(
     vary in yang.toml; a table search instead of vary looks for the best settings.
     """
     from simulations.plans.search import refuse_unmeasured
-    from simulations.plans.sweep import Sweep, prepare_folder, trials
+    from simulations.plans.sweep import Sweep, collect, prepare_folder, trials
 
     described = Sweep.read(config)
     planned = trials(described)
     if described.search is not None:
         refuse_unmeasured(described.search, next(iter(planned.values())))
     kept = prepare_folder(out, described)
-    from simulations.engines.ray_workers import connect
+    from simulations.engines.ray_workers import connect  # here, because importing Ray takes a second
     from simulations.plans.kept_runs import is_finished, refuse_changed
-    from simulations.plans.sweep_results import collect  # here, because importing Ray takes a second
     from simulations.plans.trials import Resources, run_trials
 
     for name, made in planned.items():

@@ -87,8 +87,10 @@ def _print_options(options: dict[str, list[Setting]]) -> None:
 
 def _print_table(title: str, settings: Iterable[Setting]) -> None:
     """Print settings as a table, a row each; one without a meaning says what it allows."""
-    from simulations.drawing.table import Table  # here, as all that completion does without
-    from simulations.drawing.terminal import terminal
+    from simulations.drawing.table import (
+        Table,  # here, as all that completion does without
+        terminal,
+    )
 
     rows = [(setting.name, setting.default, setting.meaning or setting.allowed) for setting in settings]
     Console().print(terminal(Table("", title, ("setting", "default", "meaning"), rows)))
@@ -99,8 +101,7 @@ def methods() -> None:
 
     Example: fedfair methods
     """
-    from simulations.drawing.table import Table
-    from simulations.drawing.terminal import terminal
+    from simulations.drawing.table import Table, terminal
 
     rows = []
     for name in STRATEGIES:

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from fedfair.plugins.text_values import from_toml
-from simulations.settings.names import SETTINGS
+from simulations.settings.names import ENGINES, SETTINGS, preset_names
 
 
 def data_sets() -> Iterable[str]:
@@ -36,15 +36,11 @@ def strategies() -> Iterable[str]:
 
 def engines() -> Iterable[str]:
     """Return the names of the engines."""
-    from simulations.engines.names import ENGINES
-
     return ENGINES
 
 
 def presets() -> Iterable[str]:
     """Return the names of the presets."""
-    from simulations.settings.names import preset_names
-
     return preset_names()
 
 
@@ -64,15 +60,11 @@ def reproductions() -> Iterable[str]:
 
 def settings() -> Iterable[str]:
     """Return the names of all settings and strategies."""
-    from simulations.settings.names import SETTINGS
-
     return (*SETTINGS, *strategies())
 
 
 def pairs_to_set() -> Iterable[str]:
     """Return the beginnings of settings as `--set` takes them."""
-    from simulations.settings.names import SETTINGS
-
     return (f"{name}=" for name in SETTINGS)
 
 

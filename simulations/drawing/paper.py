@@ -10,9 +10,7 @@ from typing import Any
 
 from fedfair.datasets.names import visible
 from fedfair.fairness.intervals import Estimate
-from simulations.drawing.figure import Figure, Panel, Scale, Series, Style
-from simulations.drawing.scale import Range, ranges
-from simulations.drawing.svg import COLOURS
+from simulations.drawing.figure import COLOURS, Figure, Panel, Range, Scale, Series, Style, ranges
 from simulations.files.atomic_files import in_place
 
 _MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "down": "v", "plus": "P", "cross": "X",

@@ -1,6 +1,6 @@
-"""Tables as data: rows under headings, which pages sort and papers set; their faces in Markdown and in LaTeX.
+"""Tables as data: rows under headings, which pages sort and papers set; their faces in terminals, Markdown and LaTeX.
 
-`terminal.terminal` is their face in a terminal, and the report's templates are that on its page.
+The report's templates are their face on its page.
 """
 
 from __future__ import annotations
@@ -9,12 +9,18 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rich.box import HEAVY_HEAD
+from rich.table import Table as Grid
+from rich.text import Text
+
 from fedfair.accounting.figures import up
 from fedfair.datasets.names import visible
 from fedfair.fairness.intervals import Estimate
 
 Cell = str | int | float | Estimate
 Row = Sequence[Cell]
+_NARROWEST = 78  # of a table with words below it
+_BESIDE = 2  # columns of intervals fit into 80 characters beside their figures; more have them below, or names vanish
 
 
 class Epsilon(float):
@@ -101,9 +107,9 @@ _ESCAPES = str.maketrans({"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r
 def latex(table: Table) -> str:
     """Write a table environment of the package booktabs; an interval stands after its mean."""
     kinds = "".join("r" if number else "l" for number in table.numeric())
-    rows = [[_cell(cell) + table.mark(number, place) for place, cell in enumerate(row)]
+    rows = [[_latex_cell(cell) + table.mark(number, place) for place, cell in enumerate(row)]
             for number, row in enumerate(table.rows)]
-    foot = [[*map(_cell, row)] for row in table.foot]
+    foot = [[*map(_latex_cell, row)] for row in table.foot]
     lines = [r"% needs \usepackage{booktabs}", r"\begin{table}", r"  \centering",
              rf"  \caption{{{_escaped(table.title)}. {_escaped(table.caption)}}}",
              rf"  \label{{tab:{table.name}}}",
@@ -114,7 +120,7 @@ def latex(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cell(cell: Cell) -> str:
+def _latex_cell(cell: Cell) -> str:
     """Write a cell; an interval by its ends, since it need not be symmetric around its mean."""
     if isinstance(cell, Estimate) and not math.isnan(cell.low):
         return f"{_escaped(said(cell.value))} [{said(cell.low)}, {said(cell.high)}]"
@@ -129,3 +135,37 @@ def _latex_line(cells: list[str]) -> str:
 def _escaped(text: str) -> str:
     """Escape text for LaTeX."""
     return visible(text).translate(_ESCAPES)
+
+
+class Coloured(str):
+    """A cell that terminals show in a colour."""
+
+    def __new__(cls, words: str, colour: str = "") -> Coloured:
+        """Return words with their colour; without one they are plain."""
+        made = super().__new__(cls, words)
+        made.colour = colour
+        return made
+
+    colour: str
+
+
+def terminal(table: Table) -> Grid:
+    """Lay out a table: numbers on the right, an interval after its figure or below it, no name read as markup."""
+    title, caption = (Text(visible(words)) if words else None for words in (table.title, table.caption))
+    grid = Grid(title=title, title_justify="left", title_style="bold", caption=caption, caption_justify="left",
+                min_width=_NARROWEST if caption else None, box=HEAVY_HEAD if table.framed else None,
+                show_header=any(table.columns), header_style="bold",
+                padding=(0, 1) if table.framed else (0, 1, 0, 0))
+    for column, number in zip(table.columns, table.numeric(), strict=True):
+        grid.add_column(Text(visible(column)), justify="right" if number else "left", no_wrap=number and table.framed)
+    several = sum(isinstance(cell, Estimate) for cell in next(iter(table.rows), ())) > _BESIDE
+    for row in table.rows:
+        grid.add_row(*(_terminal_cell(cell, "\n" if several else "  ") for cell in row))
+    return grid
+
+
+def _terminal_cell(cell: Cell, gap: str) -> Text:
+    """Write a cell, with a gap between a figure and its interval."""
+    if isinstance(cell, Estimate):
+        return Text.assemble(cell.text, (f"{gap}{cell.interval}", "dim") if cell.interval else "")
+    return Text(visible(said(cell)), cell.colour if isinstance(cell, Coloured) else "")

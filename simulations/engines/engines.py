@@ -16,10 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fedfair import client_app
 from fedfair.protocol.fields import MOST_NODES, held
-from simulations.engines.local import LocalGrid
-from simulations.engines.names import ENGINES
-from simulations.engines.quiet import quiet_flower
+from simulations.engines.local import LocalGrid, quiet_flower
 from simulations.settings.experiment import SettingsError, in_words
+from simulations.settings.names import ENGINES
 
 __all__ = ["ENGINES", "Connected", "Engine", "Flower", "Local", "Ray", "make_engine"]
 

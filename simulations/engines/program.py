@@ -1,6 +1,7 @@
-"""What runs in a process: its environment, fedfair's source, and the libraries that compute.
+"""What runs in a process, and whether a Ray cluster runs the same: one started from another environment may not.
 
-Sent to other machines by value, where this module may be missing or another one: it needs the standard library alone.
+`program` is sent to other machines by value, where fedfair may be missing or another one: it and what it calls need the
+standard library alone.
 """
 
 from __future__ import annotations
@@ -8,12 +9,20 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+import ray
+from ray import cloudpickle
+from ray.exceptions import GetTimeoutError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _PACKAGES = ("fedfair", "strategies", "simulations")
 _NOT_INSTALLED = "simulations/benchmarks"  # in a checkout alone
 _LIBRARIES = ("torch", "numpy")
+_PATIENCE = 60  # seconds in which a machine starts a process
 
 
 def program() -> dict[str, str]:
@@ -45,3 +54,53 @@ def _installed(name: str) -> str:
         return version(name).partition("+")[0]
     except PackageNotFoundError:
         return "none"
+
+
+class OtherProgram(ConnectionError):
+    """A cluster that runs another program than this process, or none."""
+
+
+def refuse_other_programs() -> None:
+    """Raise `OtherProgram` if a machine of the cluster runs another fedfair than this process, or none.
+
+    Also if the libraries that compute are others, or if no process starts there. Needs a connection to a cluster.
+    """
+    here = program()
+    for machine, there in _programs().items():
+        differing = [name for name in here if name != "environment" and there[name] != here[name]]
+        if differing:
+            raise OtherProgram(
+                f"the Ray cluster was started from another environment, or before an update: {there['environment']} on "
+                f"{machine} has {_listed(there, differing)}, and {here['environment']} here {_listed(here, differing)}."
+                " Stop it there with `ray stop`, install there what is here, and start it again with `ray start`")
+
+
+def _listed(known: dict[str, str], names: list[str]) -> str:
+    """List versions."""
+    return " and ".join("fedfair with source " + known[name] if name == "fedfair" else f"{name} {known[name]}"
+                        for name in names)
+
+
+def _programs() -> dict[str, dict[str, str]]:
+    """Return what runs on each machine of the cluster; raise `OtherProgram` if a process does not start."""
+    machines = {each["NodeID"]: each["NodeManagerHostname"] for each in ray.nodes()  # type: ignore[no-untyped-call]
+                if each["Alive"]}
+    with _sent_by_value():
+        task = ray.remote(program)
+        asked = [task.options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(number, soft=False)
+                              ).remote() for number in machines]
+    try:
+        return dict(zip(machines.values(), ray.get(asked, timeout=_PATIENCE), strict=True))
+    except GetTimeoutError:
+        raise OtherProgram(f"the Ray cluster starts no process within {_PATIENCE} s: end it with `ray stop "
+                              "--force`, and start another with `ray start --head`") from None
+
+
+@contextmanager
+def _sent_by_value() -> Iterator[None]:
+    """Let Ray send the module's functions as they are here: by name, an old cluster would run its own, or none."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""From an experiment to a result, on any engine."""
+"""From an experiment to a result, on any engine; what no machine can do is refused before work starts."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from contextlib import nullcontext
 from functools import partial
 
 import pandas as pd
+import psutil
 import torch
 from flwr.serverapp import Grid
 
 from fedfair.gradients.layer_probe import trained_parameters
 from fedfair.gradients.layers import Gradients
+from fedfair.models import find
 from fedfair.plugins.threads import threads_for
 from fedfair.plugins.user_files import blaming_user_files, of_caller
+from fedfair.protocol.fields import MOST_STEPS
 from fedfair.protocol.messages import pack, unpacked
+from fedfair.protocol.task import Task
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import ENGINES, Engine, make_engine
-from simulations.engines.estimate import refuse_endless, refuse_too_large
-from simulations.engines.progress_bar import bar, in_notebook
 from simulations.engines.resume import Watch, begun, evaluate, learned_once, train
 from simulations.files.atomic_files import alone_in
 from simulations.results.node_files import contributions
+from simulations.results.notebook import bar, in_notebook
 from simulations.results.result import Result
 from simulations.settings.deployment import refuse_no_noise
 from simulations.settings.experiment import Experiment
@@ -35,6 +38,11 @@ __all__ = ["ENGINES", "Progress", "conduct", "run"]
 
 Progress = Callable[[int, int], None]
 """Called with the rounds done and the rounds in all."""
+
+_COPIES = 4  # of the parameters: the model, a message, the gradient sum, its noise
+_ROUND = 1e-4  # seconds that a round takes with each node, without any computation
+_SPEED = 1e14  # multiplications a second: more than any run here has reached
+_DAYS = 30
 
 
 def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | None = None,
@@ -173,3 +181,54 @@ def rounds_of(experiment: Experiment, grid: Grid, progress: Progress, checkpoint
     learned = done.task or learned_once(learn, done.charged, sizes.fingerprint,
                                         None if made.method.key else checkpoint)
     return Rounds(kind(learned, training, sizes, preprocessing=charged), progress)
+
+
+def refuse_too_large(task: Task) -> int:
+    """Return the number of the model's parameters; raise `ValueError` if they take more memory than is free.
+
+    A model of the user's own counts as 0: nobody knows what its file does before it is run.
+    """
+    free = psutil.virtual_memory().available
+    parameters = 0 if find.file_of(task.model) else _parameters(task)
+    each = _COPIES * task.torch_dtype.itemsize
+    if parameters * each > free:
+        raise ValueError(f"model {task.model} with hidden {list(task.hidden)} has {parameters:,} parameters, which "
+                         f"take at least {_size(parameters * each)} of memory, and {_size(free)} are free: take "
+                         f"narrower layers, with at most {free // each:,} parameters")
+    return parameters
+
+
+def refuse_endless(experiment: Experiment, rounds: int, nodes: int, parameters: int) -> None:
+    """Raise `ValueError` for a run that could not end within a month.
+
+    Args:
+        experiment: What is run.
+        rounds: Number of its rounds.
+        nodes: Number of nodes that compute in each.
+        parameters: Number of the model's parameters, each of which multiplies every record.
+    """
+    named = f"steps is {experiment.steps}" if experiment.steps is not None else f"epochs is {experiment.epochs:g}"
+    each = nodes * _ROUND + parameters * experiment.batch_size / _SPEED
+    days, most = rounds * each / 86_400, min(MOST_STEPS, int(_DAYS * 86_400 / each))
+    if rounds > most:
+        raise ValueError(f"{named}, which makes {rounds:,} rounds, {days:,.1f} days at the least: take at most "
+                         f"{most:,} rounds, by fewer epochs or steps, or by a larger batch_size")
+
+
+def _parameters(task: Task) -> int:
+    """Return how many parameters a published model has, without making them."""
+    train = task.data().train
+    try:
+        with torch.device("meta"):
+            model = find.build(task.model, task.hidden, train.x.shape[1:], train.classes, task.seed, task.torch_dtype)
+    except RuntimeError as error:
+        if "overflow" not in str(error):  # of the 64 bits in which PyTorch counts bytes
+            raise
+        raise ValueError(f"model {task.model} with hidden {list(task.hidden)} is larger than any memory: take narrower "
+                         "layers") from None
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _size(count: float) -> str:
+    """Return a number of bytes in words."""
+    return f"{count / 1e9:,.1f} GB"

@@ -24,8 +24,7 @@ from fedfair.node.stacked_batches import StackedBatches
 from fedfair.plugins.threads import threads_for
 from fedfair.plugins.user_files import blaming_user_files
 from fedfair.protocol.messages import pack, unpacked
-from simulations.engines.local import LocalGrid
-from simulations.engines.quiet import quiet_flower
+from simulations.engines.local import LocalGrid, quiet_flower
 from simulations.engines.run import Progress, first_weights, result_of, rounds_of
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment

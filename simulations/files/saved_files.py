@@ -1,22 +1,67 @@
-"""Files of a result's folder, read back: one that was cut, or has another shape than was written, is named.
+"""Files of a result's folder: tables and weights as they are written, and everything as it is read back.
 
-Nothing here says what a file means; its one reader does, beside what writes it.
+A spreadsheet may open a table: names from data are not taken for formulas. A file that was cut, or has another shape
+than was written, is named. Nothing here says what a file means; its one reader does, beside what writes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
 
+from fedfair.datasets.names import from_spreadsheet_cell, spreadsheet_cell
 from fedfair.plugins.text_values import read_toml
 
+_NUMBER = re.compile(r"os error (\d+)")
 _WHOLE = "check that it was copied whole, from where fedfair wrote it"
+
+
+def to_csv(frame: pd.DataFrame) -> str:
+    """Write a table without its index; text that starts like a formula gets an apostrophe in front."""
+    return _mapped(frame, spreadsheet_cell).to_csv(index=False)
+
+
+def from_csv(path: Path) -> pd.DataFrame:
+    """Read a table that `to_csv` wrote, with the names as they were."""
+    return _mapped(pd.read_csv(path), from_spreadsheet_cell)
+
+
+def _mapped(frame: pd.DataFrame, change: Callable[[object], object]) -> pd.DataFrame:
+    """Change the names of a table's columns, and the cells of those that are no numbers."""
+    columns = [column if is_numeric_dtype(column) else column.map(change) for _, column in frame.items()]
+    changed = pd.concat(columns, axis=1) if columns else frame
+    return changed.rename(columns=change)
+
+
+def save_tensors(tensors: Mapping[str, Tensor], file: Path, described: Mapping[str, str] | None = None) -> None:
+    """Write tensors to a file of safetensors.
+
+    Args:
+        tensors: By name; contiguous.
+        file: The file.
+        described: What it says of them.
+
+    Raises:
+        OSError: If it cannot be written, as on a full disk; safetensors has an error of its own for that.
+    """
+    try:
+        save_file(dict(tensors), file, None if described is None else dict(described))
+    except SafetensorError as error:
+        number = _NUMBER.search(str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
 
 
 def saved_table(path: Path, needed: Sequence[str], **options: Any) -> pd.DataFrame:

@@ -1,27 +1,33 @@
-"""Figures of another model, which a person gives to be shown beside those of a fit: one without privacy, or an earlier.
+"""What is compared with a fit's figures: each two groups with each other, and another model with the fit's.
 
-No epsilon covers them. They are kept as they were given, in fit.toml, and the page says whose they are.
+Differences between groups follow from rates that were released, at no cost. Figures of another model, one without
+privacy or an earlier, are given by a person, and no epsilon covers them. They are kept as they were given, in fit.toml,
+and the page says whose they are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from fedfair.fairness.intervals import Estimate
+from fedfair.fairness.intervals import Estimate, difference
 from fedfair.fairness.metrics import ALL
 from fedfair.plugins.registry import unknown
 from simulations.files.saved_files import saved_table
 from simulations.fitting.fit_folder import OF_ALL, Story
 from simulations.results.front_files import FIGURES
 
-RATES = {"accuracy": "accuracy", "positive_rate": "selection rate", "true_positive_rate": "true positive rate",
-         "false_positive_rate": "false positive rate"}
-"""Figures of groups that are compared, and what they are called."""
+COMPARED = {"positive_rate": "selection rate", "true_positive_rate": "true positive rate",
+            "false_positive_rate": "false positive rate", "accuracy": "accuracy"}
+"""Rates that are compared, and what they are called."""
+
+RATES = {"accuracy": COMPARED["accuracy"], **COMPARED}
+"""The same, accuracy first, as they are shown beside another model's."""
 
 COLUMNS = ("group", "metric", "value")
 """Of a file with figures; low and high, the ends of intervals, may be there too."""
@@ -97,3 +103,21 @@ def beside(story: Story) -> Sequence[Row]:
     wanted += [(words, ALL, metric) for metric, words in OF_ALL.items() if metric not in RATES]
     return [Row(words, group, story.figure(metric, group), figures[group, metric])
             for words, group, metric in wanted if (group, metric) in figures]
+
+
+class Pair(NamedTuple):
+    """Two groups, and by how much each rate of the first is above that of the second.
+
+    The intervals hold with 95 %, each by itself.
+    """
+
+    first: str
+    second: str
+    differences: Mapping[str, Estimate]
+
+
+def pairs(story: Story) -> Iterator[Pair]:
+    """Yield all pairs of groups of a fit, of its model."""
+    for first, second in combinations(story.groups, 2):
+        yield Pair(first, second, {metric: difference(story.figure(metric, first), story.figure(metric, second))
+                                   for metric in COMPARED})

@@ -3,8 +3,6 @@
 All releases are Gaussian and read all records of a part, so they add up by mu^2, mu = 1 / noise multiplier (Dong, Roth
 and Su 2022): no sampling is involved, and nothing is lost by composition.
 
-The terms of a private selection among trainings: what it may cost, what a trial runs, and what cannot be asked.
-
 How many features a table of some size can bear: the noise of second moments against what they are.
 
 The noise on S, `[d, d]`, is a matrix of spectral norm s sqrt(2 d); the eigenvalues of S are n / d on average. So the
@@ -16,30 +14,27 @@ the features of one class less those of the other, by about n / d p (1 - p) t, o
 whatever p is. So t is off by about s d / (n p (1 - p)): it is small where n 4 p (1 - p) is large beside s d. That rule
 bites where a class is rare alone. Its factor is what a made-up table with 2 % positives wants, and what published
 tables with a tenth of one class bear without losing any.
+
+What several fits of the same records spend together, a cross-validation or a grid, is counted in a file.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
-from fedfair.accounting import Accountant, Release, calibrate, multiplier_of
+from filelock import FileLock
+
+from fedfair.accounting import Accountant, Release, multiplier_of
 from fedfair.accounting import epsilon as epsilon_of
-from fedfair.accounting.selection import Charged, Selection
-from fedfair.mechanisms.noise import Trust
+from fedfair.accounting.figures import up
 from fedfair.moments.sums import SENSITIVITY
-from simulations.fitting.candidates import Among, Candidate
-from simulations.settings.experiment import Experiment
-from strategies.server.budget_shares import (
-    CATEGORIES_SHARE,
-    FIGURES_SHARE,
-    KINDS_SHARE,
-    PREPROCESSING_SHARE,
-    with_share,
-)
+from fedfair.plugins.text_values import from_json
+from strategies.server.budget_shares import CATEGORIES_SHARE, FIGURES_SHARE, KINDS_SHARE, with_share
 
 _MOST = 1e-6
 """Delta is at most this."""
@@ -113,95 +108,6 @@ def divided(epsilon: float, delta: float, accountant: Accountant, has_unknown: b
     return Budget(with_share(least, kinds) if kinds else None, trained, measured)
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What a selection may cost.
-
-    Attributes:
-        among: What is selected among.
-        epsilon: Epsilon that any record is kept within.
-        delta: Its delta.
-        accountant: How releases are composed.
-        kinds: Release of which all records are charged already, or None.
-    """
-
-    among: Among
-    epsilon: float
-    delta: float
-    accountant: Accountant
-    kinds: Release | None
-
-    def trial(self, *beside: Release, delta: float | None = None) -> Selection:
-        """Return a selection that keeps a record within epsilon, with what else it is charged.
-
-        Args:
-            *beside: Releases besides that of the kinds of columns.
-            delta: Delta that is left; None for all.
-        """
-        def charged(multiplier: float) -> Counter[Charged]:
-            """Return all that a record is charged."""
-            charges: Counter[Charged] = Counter([*beside, *filter(None, [self.kinds])])
-            return charges + Counter([self.selection(multiplier)])
-
-        return self.selection(calibrate(charged, self.epsilon, self.delta if delta is None else delta, self.accountant))
-
-    def selection(self, multiplier: float) -> Selection:
-        """Return the selection of trials that cost as much as one Gaussian release.
-
-        Args:
-            multiplier: Noise multiplier of that release.
-        """
-        return Selection(multiplier, self.among.trials)
-
-
-def experiment_of(made: Experiment, candidate: Candidate, cost: Selection) -> Experiment:
-    """Return the settings of a candidate's run.
-
-    Args:
-        made: Settings of the fit, with the epsilon that preprocessing takes its share of.
-        candidate: Method and settings.
-        cost: What a trial may cost.
-    """
-    assert made.target_epsilon is not None
-    if candidate.method == "moments":
-        candidate = candidate._replace(settings={"options": made.options})
-    own = candidate.with_noise(cost.multiplier)
-    options = own.pop("options", {})
-    return Experiment(**{**made.settings(), "csv": made.csv, **own, "options": options, "strategy": candidate.method,
-                         "target_epsilon": None, "preprocessing_epsilon": PREPROCESSING_SHARE * made.target_epsilon})
-
-
-def refuse_unfit(made: Experiment, wanted: Mapping[str, Any], gap: float | None, among: Among) -> None:
-    """Raise `ValueError` for what a selection cannot do, before anything is released.
-
-    Args:
-        made: Settings of the fit.
-        wanted: Those among them that a person gave.
-        gap: Largest gap that is asked for, or None.
-        among: What is selected among.
-    """
-    if gap is not None:
-        raise ValueError(f"the gap is {gap:g}, but only the front of moments has models with smaller gaps, and a "
-                         "selection is by accuracy alone: leave gap out, or fit moments alone")
-    if made.options.get("monotone"):
-        raise ValueError(f"monotone is asked of {', '.join(made.options['monotone'])}, but only the front of moments "
-                         "has models whose scores go one way: leave monotone out, or fit moments alone")
-    if made.randomness != "system":
-        raise ValueError(f"randomness is {made.randomness!r}, but trials of one candidate would then share their "
-                         'noise: take randomness = "system", or fit moments alone')
-    if made.trust is not Trust.CENTRAL:
-        raise ValueError(f"trust is {made.trust.value!r}, but all trials but one stay secret, so who makes them must "
-                         'be trusted: take trust = "central", or fit moments alone')
-    if made.split[1] == 0:
-        raise ValueError(f"split is {list(made.split)}, but trials are compared on the validation part: give it a "
-                         "share")
-    for candidate in among.candidates():
-        for name in (*candidate.settings, "count_noise_multiplier"):
-            if name in wanted and name != "options":
-                raise ValueError(f"{name} is among the settings, but the selection chooses it: leave it out")
-        experiment_of(made, candidate, Selection(1.0, among.trials))
-
-
 FEWEST_BINS, MOST_BINS = 4, 10
 _ENOUGH, _AMPLE = 1.2, 3.0  # from which on noise costs little, and hardly anything
 _TOLD = 6.0  # from which on the noise of scores leaves what they tell of a rare class
@@ -250,3 +156,75 @@ def needed(records: int, width: int, multiplier: float, cost: Callable[[float], 
     if records >= least:
         return None
     return Needed(math.ceil(least), cost(multiplier * records / least))
+
+
+class Spending:
+    """A count of fits in one file, to which each of them adds a line before it releases anything.
+
+    A fit of a part of the records counts in full: a row may be in every part. Epsilons and deltas add up, which holds
+    whatever the fits are (Dwork and Roth 2014, Theorem 3.16). Fits in several processes may share the file.
+
+    Args:
+        path: The file; it is made by the first fit. Give another one for other records.
+
+    Examples:
+        >>> spending = Spending(Path("people.fits.jsonl"))
+        >>> for _ in range(5):
+        ...     spending.charge(0.2, 1e-6)
+        >>> spending.fits, round(spending.epsilon, 6), spending.told()
+        (5, 1.0, '5 fits that are counted in people.fits.jsonl cost every row epsilon 1 at delta 5e-06 together')
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def charge(self, epsilon: float, delta: float) -> None:
+        """Count a fit that is about to begin; when this returns, the line is on the disk.
+
+        Args:
+            epsilon: Its epsilon.
+            delta: Its delta.
+
+        Raises:
+            OSError: If the line cannot be written; then nothing may be released.
+            ValueError: If the file holds something else.
+        """
+        with FileLock(f"{self.path}.lock"):
+            self._lines()
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"epsilon": epsilon, "delta": delta}) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+
+    @property
+    def fits(self) -> int:
+        """Number of fits, also of those that did not end."""
+        return len(self._lines())
+
+    @property
+    def epsilon(self) -> float:
+        """Sum of their epsilons."""
+        return sum(line["epsilon"] for line in self._lines())
+
+    @property
+    def delta(self) -> float:
+        """Sum of their deltas."""
+        return sum(line["delta"] for line in self._lines())
+
+    def told(self) -> str:
+        """Return the sum in words."""
+        fits = self.fits
+        return (f"{fits} fit{'s' * (fits != 1)} that {'are' if fits != 1 else 'is'} counted in {self.path.name} "
+                f"cost{'s' * (fits == 1)} every row epsilon {up(self.epsilon, '.3g')} at delta {up(self.delta, '.1g')}"
+                + " together" * (fits != 1))
+
+    def _lines(self) -> list[dict[str, float]]:
+        """Return a line for each fit; raise `ValueError` for a file that holds something else."""
+        if not self.path.exists():
+            return []
+        try:
+            lines = [from_json(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+            return [{"epsilon": float(line["epsilon"]), "delta": float(line["delta"])} for line in lines]
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{self.path} is no count of fits: name a file that is not there yet, or one that a fit "
+                             "has begun") from None

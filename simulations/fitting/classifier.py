@@ -45,7 +45,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             (.7, .1, .2).
         random_state: None for noise of the operating system; a seed for noise that can be repeated, which is no
             protection.
-        count_in: File that counts this fit with others of the same rows (`simulations.fitting.spending.Spending`): a
+        count_in: File that counts this fit with others of the same rows (`simulations.fitting.budget.Spending`): a
             cross-validation of five fits costs five times epsilon. None for none.
         gap_among: Groups among which gaps are, as `sensitive_features` names them, whatever can be told of others; name
             them without looking at the rows. None for all of which rates can be told.

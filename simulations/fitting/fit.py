@@ -31,11 +31,9 @@ from fedfair.moments.sums import CLASSES, SENSITIVITY
 from fedfair.plugins.registry import unknown
 from simulations.engines.engines import Engine
 from simulations.engines.run import run
-from simulations.fitting.budget import Budget, Needed, Terms, bins_for, chosen_delta, divided, needed, refuse_unfit
-from simulations.fitting.candidates import Among, among
+from simulations.fitting.budget import Budget, Needed, Spending, bins_for, chosen_delta, divided, needed
 from simulations.fitting.kinds import Counts, Kinds, count, kinds
-from simulations.fitting.private_selection import select
-from simulations.fitting.spending import Spending
+from simulations.fitting.private_selection import Among, Terms, among, refuse_unfit, select
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
 from strategies.server.budget_shares import SPLITS

@@ -12,8 +12,8 @@ from fedfair.accounting.events import LEFT_OUT
 from fedfair.accounting.figures import up
 from fedfair.accounting.ledger_words import left_to_trust
 from fedfair.moments.front import LOGISTIC, TRAINED
-from simulations.fitting.candidates import METHODS
 from simulations.fitting.fit_folder import Story
+from simulations.fitting.private_selection import METHODS
 
 
 def in_words(method: str) -> str:

@@ -19,15 +19,14 @@ from torch import Tensor
 from fedfair.accounting import Ledger
 from fedfair.node.node import ClientError
 from simulations.engines.engines import Engine, make_engine
-from simulations.engines.progress_bar import bar_of_runs, in_notebook
 from simulations.engines.run import Progress, refuse_unfit, run
 from simulations.engines.stacked import Part, by_themselves, run_stacked, stacks
 from simulations.engines.worker_processes import Item, Output, in_processes
 from simulations.plans.kept_runs import RunFolders
+from simulations.results.notebook import bar_of_runs, in_notebook
 from simulations.results.result import Result, Results
 from simulations.settings.experiment import Experiment, SettingsError
-from simulations.settings.own_data import is_own
-from simulations.settings.presets import for_strategy, merged, preset
+from simulations.settings.presets import for_strategy, is_own, merged, preset
 from strategies.server.releases.front import MeasuredFront
 from strategies.server.releases.threshold_search import Threshold, ThresholdSearch
 

@@ -20,12 +20,12 @@ from fedfair.accounting.contents import OTHER, Contents, Part, objections, to_js
 from fedfair.fairness.intervals import Estimate
 from fedfair.plugins.text_values import read_json
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
-from simulations.drawing.panels import drawing
+from simulations.drawing.svg import drawing
 from simulations.files.atomic_files import alone_in, write_json, write_text
-from simulations.files.csv_text import to_csv
+from simulations.files.saved_files import to_csv
 from simulations.plans.curves import MEASURED, CurveRun
 from simulations.plans.kept_runs import RUNS, RunFile, refuse_changed
-from simulations.report.tradeoffs import differ, epsilon_axis
+from simulations.report.figures import differ, epsilon_axis
 from simulations.results.environment import environment
 from simulations.results.result_folder import CHECKPOINT, refuse_other
 

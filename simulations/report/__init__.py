@@ -1,9 +1,9 @@
 """Reports: one self-contained HTML file from the folders of runs, comparisons and sweeps; figures and tables for
 papers.
 
-`simulations.results.run_folder` reads the folders. `figures`, `tradeoffs`, `ledgers` and `tables` say what is shown, as
-data; `contents` puts it in chapters, below what `head` says first, and `page` writes the file. `simulations.drawing`
-draws figures and writes tables, for the page and for papers.
+`simulations.results.run_folder` reads the folders. `figures` and `tables` say what is shown, as data; `contents`
+puts it in chapters, below what `head` says first, and `page` writes the file. `simulations.drawing` draws figures and
+writes tables, for the page and for papers.
 """
 
 from __future__ import annotations

@@ -14,9 +14,15 @@ from fedfair.fairness.metrics import shown_in
 from simulations.drawing.figure import Figure, Panel, Series, apart
 from simulations.drawing.table import Table
 from simulations.engines.run import Progress
-from simulations.report.figures import accuracy_figure, bounds_figure, constants, training_figure
+from simulations.report.figures import (
+    accuracy_figure,
+    bounds_figure,
+    constants,
+    ledger_figure,
+    pareto_figure,
+    training_figure,
+)
 from simulations.report.head import common_facts, facts
-from simulations.report.ledgers import foundations, ledger_figure, promises
 from simulations.report.tables import (
     choices_table,
     groups_table,
@@ -29,8 +35,8 @@ from simulations.report.tables import (
     sites_table,
     tests_table,
 )
-from simulations.report.tradeoffs import pareto_figure
 from simulations.results.comparison import Comparison
+from simulations.results.ledger_table import notes, promise
 from simulations.results.run_folder import Source
 from simulations.statistics.statements import in_words
 
@@ -188,3 +194,16 @@ def chapter(comparison: Comparison, name: str) -> Chapter:
 def found(comparison: Comparison) -> list[str]:
     """Return what the terminal says around its table."""
     return [*comparison.findings(), *in_words([comparison.attributes])]
+
+
+def promises(comparison: Comparison) -> dict[str, list[str]]:
+    """Return every different promise, with the methods that make it."""
+    made: dict[str, list[str]] = {}
+    for method, ledger in comparison.first_ledgers.items():
+        made.setdefault(promise(ledger), []).append(method)
+    return made
+
+
+def foundations(comparison: Comparison) -> dict[str, list[str]]:
+    """Return, by method, what its promise rests on."""
+    return {method: notes(ledger, ledger.delta) for method, ledger in comparison.first_ledgers.items()}

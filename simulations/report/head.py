@@ -20,11 +20,10 @@ from simulations.results.comparison import Comparison
 from simulations.results.run_folder import Source
 from simulations.settings.experiment import Experiment, SettingsError
 from simulations.settings.names import parsed, preset_names
-from simulations.settings.own_data import FITTED, is_own
-from simulations.settings.presets import merged, preset
+from simulations.settings.presets import FITTED, is_own, merged, preset
 from simulations.statistics.measures import measures
 from simulations.statistics.over_seeds import constant_models
-from simulations.statistics.verdict import verdict
+from simulations.statistics.statements import verdict
 
 
 def facts(comparison: Comparison) -> list[tuple[str, str]]:

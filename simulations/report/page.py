@@ -1,23 +1,32 @@
-"""The report as one HTML file that needs nothing else."""
+"""The report as one HTML file that needs nothing else, and what is no Python of this page and of a fit's: templates.
+
+Flower sends no HTML, CSS or JavaScript with an app. So a run that `flwr run` sent takes those of the fedfair that is
+installed where it runs, if that is the same one.
+"""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import NamedTuple
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from fedfair.datasets.names import visible
 from fedfair.fairness.intervals import Estimate
-from simulations.drawing.figure import Figure
-from simulations.drawing.panels import drawn, swatch
-from simulations.drawing.svg import COLOURS
+from simulations.drawing.figure import COLOURS, Figure
+from simulations.drawing.svg import drawn, swatch
 from simulations.drawing.table import Table, plain, said
 from simulations.report.contents import Report
 from simulations.report.head import command
-from simulations.report.page_files import as_it_is, templates
 from simulations.results.run_folder import Source
 from simulations.statistics.marks import BEST, DOUBTFUL
+
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,7 @@ class Shown:
 
     @property
     def command(self) -> str:
-        """See `again.command`."""
+        """See `simulations.report.head.command`."""
         return command(self.source)
 
 
@@ -74,3 +83,43 @@ def _marking(mark: str) -> str:
 def _estimated(table: Table) -> list[bool]:
     """Say of each column whether it holds means with intervals."""
     return [any(isinstance(row[number], Estimate) for row in table.rows) for number in range(len(table.columns))]
+
+
+def page_folder(package: str) -> Path:
+    """Return the folder with the files of a package's page.
+
+    Args:
+        package: Name of the package, for example simulations.fitting.
+
+    Raises:
+        FileNotFoundError: If they are neither beside this program nor where the same program is installed.
+    """
+    place = Path(*package.split("."))
+    for root in (_ROOT, *map(Path, sys.path)):
+        if (root / place / "page").is_dir() and _source(root / place) == _source(_ROOT / place):
+            return root / place / "page"
+    raise FileNotFoundError(f"the page of {package} is not on this machine: Flower sends no HTML with an app, so "
+                            "install the same version of fedfair here as in the app")
+
+
+@cache
+def templates(package: str) -> Environment:
+    """Return a package's page and its parts: every text is escaped, and shows the control characters of names."""
+    return Environment(loader=FileSystemLoader(page_folder(package)), autoescape=True, undefined=StrictUndefined,
+                       trim_blocks=True, lstrip_blocks=True, finalize=_visible)
+
+
+def as_it_is(environment: Environment, name: str) -> Markup:
+    """Return a file of a package, to put into the page unescaped."""
+    assert environment.loader is not None
+    return Markup(environment.loader.get_source(environment, name)[0])  # noqa: S704 - our own style and script
+
+
+def _visible(value: object) -> object:
+    """Show control characters in names from the data; lines of a configuration stay lines."""
+    return visible(value, keep="\n\t") if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _source(folder: Path) -> dict[str, bytes]:
+    """Return the Python files of a package by name."""
+    return {path.name: path.read_bytes() for path in folder.glob("*.py")}

@@ -23,10 +23,9 @@ from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
 from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_json, write_text
-from simulations.files.csv_text import to_csv
+from simulations.files.saved_files import to_csv
 from simulations.plans.compare import OnRound
-from simulations.reproductions.page_runs import Kept, kept_runs, versions
-from simulations.reproductions.request import EVERYTHING, Request
+from simulations.reproductions.request import EVERYTHING, Kept, Request, kept_runs, versions
 from simulations.reproductions.tuning import CONFIG, NAME, PUBLISHED, Entry, Tuning, confirm, load, plan
 from simulations.results.environment import environment
 from simulations.statistics.over_seeds import over_seeds, wilcoxon_less

@@ -21,12 +21,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from fedfair.fairness.metrics import ALL
 from fedfair.node.front_counts import HELD_OUT
 from simulations.files.atomic_files import write_json, write_text
-from simulations.files.csv_text import to_csv
+from simulations.files.saved_files import to_csv
 from simulations.plans.compare import OnRound, experiments
 from simulations.reproductions import frontier_choice as choice
 from simulations.reproductions import frontier_report as report
-from simulations.reproductions.page_runs import Kept, kept_runs, versions
-from simulations.reproductions.request import EVERYTHING, Request
+from simulations.reproductions.request import EVERYTHING, Kept, Request, kept_runs, versions
 from simulations.results.environment import environment
 from simulations.settings.experiment import Experiment
 

@@ -14,7 +14,7 @@ from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.paper import save_figure
 from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_text
-from simulations.files.csv_text import to_csv
+from simulations.files.saved_files import to_csv
 from simulations.reproductions.frontier_choice import MEASURES, Limits
 from simulations.statistics.over_seeds import over_seeds
 

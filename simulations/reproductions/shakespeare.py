@@ -37,13 +37,12 @@ from fedfair.datasets import GroupedDataset, Parts
 from fedfair.datasets.published import shakespeare
 from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
-from simulations.drawing.panels import bar_chart
+from simulations.drawing.svg import bar_chart
 from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_json, write_text
-from simulations.files.csv_text import to_csv
+from simulations.files.saved_files import to_csv
 from simulations.plans.compare import OnRound, experiments
-from simulations.reproductions.page_runs import kept_runs, versions
-from simulations.reproductions.request import EVERYTHING, Request
+from simulations.reproductions.request import EVERYTHING, Request, kept_runs, versions
 from simulations.results.environment import environment
 from simulations.statistics.summary import final_test
 

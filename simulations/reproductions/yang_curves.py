@@ -16,12 +16,11 @@ import pandas as pd
 
 from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_json, write_text
-from simulations.files.csv_text import to_csv
+from simulations.files.saved_files import to_csv
 from simulations.plans.compare import OnRound, experiments
 from simulations.plans.curves import curves
 from simulations.plans.plan_files import write_curves
-from simulations.reproductions.page_runs import versions
-from simulations.reproductions.request import EVERYTHING, Request
+from simulations.reproductions.request import EVERYTHING, Request, versions
 from simulations.results.environment import environment
 
 NAME = "yang2024-figures2-3"

@@ -6,7 +6,9 @@ what their figures reveal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -15,12 +17,13 @@ import tomli_w
 from torch import Tensor
 
 from fedfair.accounting.events import LEFT_OUT
+from fedfair.fairness.group_gaps import gaps, places_of
+from fedfair.fairness.intervals import UNKNOWN, Estimate, quantile, records, widened
 from fedfair.fairness.metrics import ALL
+from fedfair.fairness.noisy_figures import CONFIDENCE
 from fedfair.moments.front import Point
 from fedfair.protocol.messages import BY_CLIENT
-from simulations.files.csv_text import to_csv
-from simulations.files.saved_files import saved_table, saved_weights
-from simulations.files.tensor_file import save_tensors
+from simulations.files.saved_files import save_tensors, saved_table, saved_weights, to_csv
 from simulations.results.classifier import TrainedClassifier
 from simulations.results.front_files import (
     CURVES,
@@ -33,7 +36,6 @@ from simulations.results.front_files import (
     read_refits,
     settings_of,
 )
-from simulations.results.gaps_among import with_gaps_among
 from simulations.results.result_folder import carry_over, replaced
 from simulations.results.run_folder import RunFolder
 from simulations.results.scorecard import RECORDS, SCORECARD, scorecard
@@ -221,3 +223,41 @@ def _replace_model(old: Path, new: Path, run: str, weights: Tensor) -> None:
     own = [name for name in tensors if name.startswith(f"{run}/") or not run]
     tensors[own[0]] = weights.T.to(tensors[own[0]]).contiguous()
     save_tensors(tensors, new, described)
+
+
+def with_gaps_among(figures: pd.DataFrame, named: Sequence[str]) -> pd.DataFrame:
+    """Return figures whose gaps are those among some groups.
+
+    The intervals of rates hold with 95 %. Where several must hold together, they are as much wider as intervals of a
+    normal distribution would be.
+
+    Args:
+        figures: Columns point, split, group, metric, value, low and high; the ends of intervals may be unknown.
+        named: Names of two groups or more.
+
+    Raises:
+        ValueError: If there is no such group, or fewer than two are named.
+    """
+    groups = [str(name) for name in figures["group"].unique() if name != ALL]
+    chosen = places_of(named, groups)
+    if len({*named}) < max(2, len(named)):
+        raise ValueError(f"gap_among is {', '.join(named) or 'empty'}: name two groups or more, each once")
+    made = [_with_gaps(rows, groups, chosen) for _, rows in figures.groupby(["point", "split"], sort=False)]
+    whole = pd.concat(made, ignore_index=True)
+    return whole.assign(low=math.nan, high=math.nan) if figures["low"].isna().all() else whole
+
+
+def _with_gaps(rows: pd.DataFrame, groups: Sequence[str], chosen: Sequence[int]) -> pd.DataFrame:
+    """Return the figures of one classifier on one part with other gaps; those that are unknown are left out."""
+    own = {(str(row["group"]), row["metric"]): Estimate(row["value"], row["low"], row["high"]) for row in records(rows)}
+    rates = [partial(_rate, own, group) for group in groups]
+    found = dict(gaps(rates, {metric for _, metric in own}, CONFIDENCE, chosen))
+    kept = rows[~((rows["group"] == ALL) & rows["metric"].isin(found))]
+    told = [kept.iloc[0].to_dict() | {"group": ALL, "metric": name} | gap._asdict()
+            for name, gap in found.items() if not math.isnan(gap.value)]
+    return pd.concat([kept, pd.DataFrame(told, columns=rows.columns)]) if told else kept
+
+
+def _rate(own: Mapping[tuple[str, str], Estimate], group: str, metric: str, z: float) -> Estimate:
+    """Return a figure of a group with an interval of so many deviations."""
+    return widened(own.get((group, metric), UNKNOWN), z / quantile(CONFIDENCE)).within(0, 1)

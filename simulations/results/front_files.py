@@ -25,9 +25,7 @@ from fedfair.fairness.noisy_figures import CurvePoint, CutOffFigure, Figure
 from fedfair.fairness.site_figures import SiteFigure
 from fedfair.moments.front import Front, Point, Refits
 from fedfair.plugins.registry import unknown
-from simulations.files.csv_text import to_csv
-from simulations.files.saved_files import saved_table, saved_weights
-from simulations.files.tensor_file import save_tensors
+from simulations.files.saved_files import save_tensors, saved_table, saved_weights, to_csv
 from strategies.server.releases.front import FrontRow, MeasuredFront
 from strategies.server.releases.private_figures import Figures
 

@@ -1,4 +1,4 @@
-"""A ledger as tables for the terminal: what is guaranteed and spent, by group and observer, and why."""
+"""A ledger as tables for the terminal, and its guarantee in words: what is guaranteed and spent, to whom, and why."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from fedfair.accounting.contents import MEANINGS
 from fedfair.accounting.figures import up
 from fedfair.accounting.ledger_words import delta_warning, objections, parts_data, preprocessing_data, reading
 from fedfair.datasets.names import visible
-from simulations.drawing.table import Table
-from simulations.drawing.terminal import terminal
+from simulations.drawing.table import Table, terminal
 
 GUARANTEED = "guaranteed: certain before the run began, whatever it released on the way"
 SPENT = ("spent: composed from the bounds that were in force in this run. The odometer bounds it with proof, whatever "
@@ -113,3 +112,27 @@ def _plain(first: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) ->
 def _number(value: float) -> str:
     """Format an epsilon with three decimals, or "none" where nothing protects."""
     return up(value, ".3f") if math.isfinite(value) else "none"
+
+
+def promise(ledger: Ledger) -> str:
+    """Say what a ledger guarantees, for a reader who does not know epsilon."""
+    epsilon = ledger.epsilon()
+    if ledger.guarantee == "none":
+        return f"No guarantee: {ledger.reason}. The model may reveal whether a {ledger.protects} was used."
+    delta = up(ledger.delta, ".6g").replace("e-0", "e-")
+    text = (f"Adding or removing any one {ledger.protects} makes whatever can be found out from the model at most "
+            f"{_factor(epsilon)} as likely, plus a probability of {delta} (epsilon {up(epsilon, '.3g')}, "
+            f"delta {delta}).")
+    if ledger.guarantee == "nominal":
+        return f"Not proved, only nominal: {ledger.nominal}. If it held: {text}"
+    if ledger.guarantee == "simulated":
+        return f"Simulated, not proved: {ledger.simulated}. Then: {text}"
+    return f"Proved. {text}"
+
+
+def _factor(epsilon: float) -> str:
+    """Write e^epsilon, rounded up as every figure that is promised."""
+    if epsilon > math.log(1e7):
+        return f"e^{up(epsilon, '.3g')} times"
+    times = math.exp(epsilon)
+    return f"{up(times, '.3g')} times" if times < 100 else f"{math.ceil(times):,} times"

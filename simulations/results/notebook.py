@@ -1,12 +1,15 @@
-"""Runs as tables for notebooks: what each method gives and promises, what each group gets, and what was found.
+"""What a notebook shows: runs as tables, a picture beside them, and a bar while a run goes on.
 
-A picture beside the tables of a notebook: each group's accuracy under each method.
+The tables say what each method gives and promises, what each group gets, and what was found; the picture shows each
+group's accuracy under each method. The bar moves in its cell, and goes when the run ends.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,11 +19,12 @@ from fedfair.accounting.ledger_words import as_html, shown
 from fedfair.datasets.names import visible
 from fedfair.fairness.metrics import Metric
 from simulations.results.comparison import Comparison
-from simulations.statistics.coverage import test_records
 from simulations.statistics.marks import Marks
+from simulations.statistics.statements import test_records
 
 _ROW, _LETTER, _LENGTH, _MOST = 15, 7, 300, 12
 _GREY = "#888"  # readable on light and on dark ground
+_PAUSE = 0.2  # seconds between two pictures of a bar
 
 Spread = tuple[float, float]
 """A mean and its standard deviation, which is not a number for one run."""
@@ -35,7 +39,8 @@ def accuracy_picture(groups: Mapping[str, Mapping[str, Spread]]) -> str:
     Returns:
         The drawing, or "" if nothing was measured.
     """
-    from simulations.drawing.svg import COLOURS, document, element, text  # here: the report's own start reads results
+    from simulations.drawing.figure import COLOURS  # here: the report's own start reads results
+    from simulations.drawing.svg import document, element, text
 
     rows: list[str] = []
     methods = list(next(iter(groups.values()), {}))
@@ -69,7 +74,6 @@ def _ends(spreads: Sequence[Spread]) -> Spread:
     means = [mean for mean, _ in spreads if not math.isnan(mean)]
     low, high = min(means, default=0.0), max(means, default=1.0)
     return max(0.0, low - 0.1), min(1.0, high + 0.1)
-
 
 
 def runs_html(comparison: Comparison) -> str:
@@ -122,3 +126,61 @@ def _figure(row: Mapping[Any, Any], name: str, mark: str, digits: int = 3) -> st
     if math.isnan(mean):
         return "unknown"
     return f"{mean:.{digits}f}{'' if math.isnan(deviation) else f' ± {deviation:.{digits}f}'}{mark}"
+
+
+def in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def bar_of_runs() -> Callable[[int, int, str, int, int], None]:
+    """Return what shows how far several runs are, as one bar: a function that `compare` calls (`OnRound`)."""
+    move = bar("runs")
+
+    def on_round(done: int, runs: int, name: str, rounds: int, of: int) -> None:
+        """Show the share that is done, in rounds of the run at hand."""
+        move(done * of + rounds, runs * of)
+
+    return on_round
+
+
+def bar(name: str) -> Callable[[int, int], None]:
+    """Return what shows a run's rounds as a bar below the cell that runs.
+
+    Returns:
+        A function of the rounds done and the rounds in all.
+    """
+    from IPython import display  # a notebook has it
+
+    shown: Any = display
+    handle = shown.display(_Shown(name, 0, 1), display_id=True)
+    latest = 0.0
+
+    def move(done: int, rounds: int) -> None:
+        """Show the rounds done, or nothing once all are."""
+        nonlocal latest
+        if done >= rounds or time.monotonic() - latest >= _PAUSE:
+            latest = time.monotonic()
+            handle.update(_Shown(name, done, rounds))
+
+    return move
+
+
+class _Shown:
+    """A bar at one moment."""
+
+    def __init__(self, name: str, done: int, rounds: int) -> None:
+        self.name, self.done, self.rounds = name, done, rounds
+
+    def __repr__(self) -> str:
+        return f"{self.name}: round {self.done:,} of {self.rounds:,}" if self.done < self.rounds else ""
+
+    def _repr_html_(self) -> str:
+        """Show the bar; nothing once the run has ended."""
+        if self.done >= self.rounds:
+            return " "
+        from html import escape
+
+        return (f'<label>{escape(self.name)} <progress value="{self.done}" max="{self.rounds}"></progress> '
+                f"round {self.done:,} of {self.rounds:,}</label>")

@@ -16,8 +16,7 @@ from fedfair.accounting.ledger_words import held_out_data
 from fedfair.datasets import Parts
 from fedfair.protocol.task import Task
 from simulations.files.atomic_files import in_json
-from simulations.files.csv_text import to_csv
-from simulations.files.tensor_file import save_tensors
+from simulations.files.saved_files import save_tensors, to_csv
 from simulations.results.comparison import Comparison
 from simulations.results.environment import environment
 from simulations.results.folder_files import Run, contents_of

@@ -16,8 +16,7 @@ from fedfair.fairness.group_counts import favourable_of
 from fedfair.plugins.text_values import from_toml, read_json, read_toml
 from fedfair.protocol.record_settings import NODES
 from fedfair.protocol.task import Task
-from simulations.files.csv_text import from_csv
-from simulations.files.saved_files import other_shape, saved_table
+from simulations.files.saved_files import from_csv, other_shape, saved_table
 from simulations.results.comparison import RECORDS, Comparison, Run, together
 from simulations.results.model_metadata import Description, descriptions
 from simulations.results.node_files import NODES_FILE

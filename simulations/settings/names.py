@@ -1,4 +1,4 @@
-"""Settings, presets and extras by name, and settings as text, without an import of what they name.
+"""Settings, presets and engines by name, and settings as text, without an import of what they name.
 
 Importing the experiment, and PyTorch with it, takes seconds, which a person who presses the tab key should not wait. A
 test holds the names of settings equal to the fields of an experiment.
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
+from functools import partial
+from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
+from fedfair.plugins.registry import Registry
 from fedfair.plugins.text_values import from_toml
 
 SETTINGS = (
@@ -27,6 +30,17 @@ SETTINGS = (
     "threshold_epsilon", "trust", "weight_decay", "without",
     "wrong_groups")
 
+ENGINES: Registry[Any] = Registry("engine")
+"""Subclasses of `simulations.engines.engines.Engine`."""
+
+
+def _found(name: str) -> Any:
+    """Return a class of the module of engines."""
+    return getattr(import_module("simulations.engines.engines"), name)
+
+
+for _name in ("Flower", "Local", "Ray"):
+    ENGINES.register_later(_name.lower(), partial(_found, _name))
 
 _CONFIGS = files("simulations") / "configs"
 

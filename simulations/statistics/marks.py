@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from simulations.statistics.coverage import FEW, test_records
 from simulations.statistics.measures import measures
 from simulations.statistics.over_seeds import LEVEL, constant_runs
+from simulations.statistics.statements import FEW, test_records
 
 BEST, DOUBTFUL = "*", "?"
 

@@ -65,8 +65,7 @@ class Rounds(FlowerStrategy):
 
     Examples:
         >>> from fedfair import client_app
-        >>> from simulations.engines.local import LocalGrid
-        >>> from simulations.engines.quiet import quiet_flower
+        >>> from simulations.engines.local import LocalGrid, quiet_flower
         >>> from strategies.dpsgd import Dpsgd
         >>> from strategies.dpsgd_f import DpsgdF
         >>> from strategies.server.replies.requests import population

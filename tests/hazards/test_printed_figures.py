@@ -16,12 +16,11 @@ from fedfair.accounting.ledger_words import delta_warning, held_out_data
 from fedfair.fairness.intervals import Estimate
 from simulations.cli import app
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
-from simulations.drawing.panels import drawn
+from simulations.drawing.svg import drawn
 from simulations.drawing.table import Epsilon, said
-from simulations.report.ledgers import promise
-from simulations.report.tradeoffs import _epsilon
+from simulations.report.figures import _epsilon
 from simulations.reproductions.markdown import _ours
-from simulations.results.ledger_table import ledger_table, notes
+from simulations.results.ledger_table import ledger_table, notes, promise
 from simulations.results.terminal_table import comparison_table
 from simulations.statistics.statements import large_deltas, searched
 

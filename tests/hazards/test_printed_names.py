@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from simulations.cli import app
 from simulations.drawing.figure import Figure, Panel, Scale
-from simulations.drawing.panels import drawing
+from simulations.drawing.svg import drawing
 from simulations.drawing.table import Table, latex
-from simulations.files.csv_text import from_csv, to_csv
+from simulations.files.saved_files import from_csv, to_csv
 
 GROUPS = ("\x1b[2J[red]me", "\x9b31m:car:", "=cmd|x")
 LABELS = ("=1+1", "@SUM")

@@ -26,8 +26,7 @@ from simulations import Experiment, Result, run
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run as run_with
 from simulations.engines.tracking import TRACKERS, tracking
-from simulations.plans.sweep import Sweep, trials
-from simulations.plans.sweep_results import collect
+from simulations.plans.sweep import Sweep, collect, trials
 
 GOVERNOR = "Governor of Kansas"
 

@@ -16,8 +16,7 @@ from scipy.stats import beta
 from fedfair.accounting import Ledger, epsilon
 from fedfair.accounting.selection import Selection
 from simulations.fitting import private_selection
-from simulations.fitting.budget import Terms
-from simulations.fitting.candidates import METHODS, Among, Candidate
+from simulations.fitting.private_selection import METHODS, Among, Candidate, Terms
 from simulations.settings.experiment import Experiment
 from strategies.moments import AUTO_STEPS
 from tests.hazards.frozen import Frozen

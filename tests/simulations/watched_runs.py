@@ -12,7 +12,7 @@ from simulations.engines.stacked import run_stacked
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
 
-ALONE = ("plans.compare", "plans.curves", "reproductions.page_runs")
+ALONE = ("plans.compare", "plans.curves", "reproductions.request")
 
 
 def watch_runs(monkeypatch: pytest.MonkeyPatch, begin: Callable[[Experiment], object]) -> None:

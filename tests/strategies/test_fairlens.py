@@ -18,8 +18,7 @@ from fedfair.node import fairlens_sums as fairlens
 from fedfair.node.node import Node
 from fedfair.protocol.round import Round
 from simulations import run
-from simulations.report.ledgers import promise
-from simulations.results.ledger_table import notes
+from simulations.results.ledger_table import notes, promise
 from tests.strategies.oracle_fairlens import clipped_sum
 from tests.strategies.test_contract import experiment, server
 

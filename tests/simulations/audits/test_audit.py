@@ -28,7 +28,7 @@ from simulations.audits.audit_table import audit_table, audits, by_group
 from simulations.audits.findings import Audit
 from simulations.audits.membership import membership
 from simulations.cli import app
-from simulations.drawing.terminal import terminal
+from simulations.drawing.table import terminal
 from strategies import STRATEGIES
 from strategies.server import rounds as base
 from tests.strategies.test_contract import OPTIONS, OWN_EXCHANGE, WITHOUT_PRIVACY, server

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 from fedfair.datasets.features import features
 from fedfair.protocol.task import Task
 from simulations import Experiment, run
-from simulations.audits.extreme_rows import INPUTS
-from simulations.audits.outlier import audit_outlier
+from simulations.audits.outlier import INPUTS, audit_outlier
 from simulations.cli import app
 
 RANGES = {"age": [17, 90], "hours": [0, 100], "years": [0, 40]}

@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 from simulations.benchmarks.adaptive_clipping import flower, ours
-from simulations.engines.quiet import quiet_flower
+from simulations.engines.local import quiet_flower
 
 ROUNDS = 8
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from simulations.cli import app
-from simulations.commands.progress import progress_lines
+from simulations.commands.terminal import progress_lines
 
 QUICK = ["--set", "steps=3", "--set", "hidden=[8]"]
 
@@ -44,7 +44,7 @@ def test_a_line_comes_now_and_then_even_while_nothing_is_heard(capsys: pytest.Ca
 def test_the_time_left_of_a_resumed_run_is_that_of_what_is_missing(capsys: pytest.CaptureFixture[str],
                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("simulations.commands.progress.monotonic", lambda: now[0])
+    monkeypatch.setattr("simulations.commands.terminal.monotonic", lambda: now[0])
     with progress_lines() as on_round:
         on_round(0, 2, "dpsgd", 51, 100)
         now[0] = 50.0

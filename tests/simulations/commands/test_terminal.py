@@ -20,8 +20,7 @@ from typer.testing import CliRunner
 from fedfair.accounting import Event, Ledger
 from fedfair.fairness.intervals import Estimate
 from simulations.cli import app
-from simulations.drawing.table import Table
-from simulations.drawing.terminal import terminal
+from simulations.drawing.table import Table, terminal
 from simulations.files.atomic_files import in_json
 from simulations.results.ledger_table import ledger_table
 from simulations.results.run_folder import RunFolder
@@ -153,7 +152,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(arguments: list[str], tmp_
 
 def test_a_file_of_tensors_that_cannot_be_written_is_an_error_of_the_system(tmp_path: Path) -> None:
     program = ("import resource, torch\nfrom pathlib import Path\n"
-               "from simulations.files.tensor_file import save_tensors\n"
+               "from simulations.files.saved_files import save_tensors\n"
                "resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
                "try:\n    save_tensors({'a': torch.zeros(9999)}, Path('a.safetensors'))\n"
                "except OSError as error:\n    print(error.errno)")

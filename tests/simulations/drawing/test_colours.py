@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from simulations.drawing.svg import COLOURS
+from simulations.drawing.figure import COLOURS
 
 # What linear RGB looks like to them: Machado, Oliveira and Fernandes 2009, severity 1.
 SIGHT = {

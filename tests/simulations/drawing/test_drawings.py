@@ -10,9 +10,8 @@ import pytest
 
 from fedfair.fairness.intervals import Estimate
 from simulations.benchmarks.measuring import line_chart
-from simulations.drawing.panels import bar_chart, drawing
-from simulations.drawing.scale import Range, decades
-from simulations.drawing.svg import element, text
+from simulations.drawing.figure import Range, decades
+from simulations.drawing.svg import bar_chart, drawing, element, text
 from simulations.plans.plan_files import curve_figure
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,7 +6,7 @@ import pytest
 
 from fedfair.fairness.intervals import Estimate
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series, apart
-from simulations.drawing.panels import drawn
+from simulations.drawing.svg import drawn
 
 
 def figure(lines: int, groups: int = 3) -> Figure:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfair.fairness.intervals import Estimate
-from simulations.drawing.figure import Scale
-from simulations.drawing.scale import Range, round_ticks, spanned
+from simulations.drawing.figure import Range, Scale, round_ticks, spanned
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: round(x, 6))
 

@@ -15,7 +15,7 @@ from fedfair import client_app
 from fedfair.node.node import ClientError
 from fedfair.protocol import task_data
 from simulations import Experiment, run
-from simulations.audits.extreme_rows import forget
+from simulations.audits.outlier import forget
 from simulations.engines import stacked
 from simulations.engines.local import LocalGrid
 from simulations.engines.run import first_weights, rounds_of

@@ -15,8 +15,8 @@ from threading import Thread
 import psutil
 import pytest
 
-from simulations.engines.requirements import PYPROJECT, unmet
 from simulations.engines.superlink import PORT, Started, flwr_run, mend, stale, this_process
+from simulations.server_app import PYPROJECT, unmet
 from tests.ports import free_ports
 from tests.simulations.engines.other_environment import other_environment
 from tests.simulations.engines.runtime import ONE_AT_A_TIME

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fedfair.mechanisms.randomness import stream
-from simulations.fitting.candidates import AUTO, METHODS, Among, Candidate, among
 from simulations.fitting.privacy_statement import in_words
+from simulations.fitting.private_selection import AUTO, METHODS, Among, Candidate, among
 
 
 def test_moments_alone_is_no_selection() -> None:

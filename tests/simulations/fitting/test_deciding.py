@@ -17,7 +17,7 @@ from fedfair.fairness.intervals import Estimate
 from simulations.fitting.deciding import deciding, in_words, proxies
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
-from simulations.fitting.pictures import best_within, weights
+from simulations.fitting.page import best_within, weights
 from simulations.fitting.save import chosen_again, save
 from simulations.results.choice import Wish, choose
 from simulations.results.classifier import TrainedClassifier

@@ -15,7 +15,7 @@ from simulations.fitting.classifier import FairPrivateClassifier
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.save import save
-from simulations.results.gaps_among import with_gaps_among
+from simulations.results.choice import with_gaps_among
 from tests.simulations.fitting.tables import people
 
 GAPS = ("demographic_parity", "selection_ratio", "equal_opportunity", "accuracy_parity", "worst_group_accuracy")

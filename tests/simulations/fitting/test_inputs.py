@@ -15,9 +15,9 @@ from rich.console import Console
 from torch.utils.data import TensorDataset
 
 from fedfair.datasets.files import in_memory
+from simulations.fitting.card import story_table
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
-from simulations.fitting.fit_table import story_table
 from simulations.fitting.save import save
 from simulations.results.classifier import TrainedClassifier
 

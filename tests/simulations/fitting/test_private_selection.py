@@ -20,10 +20,10 @@ from fedfair.accounting.selection import most_gained
 from fedfair.mechanisms.randomness import stream
 from simulations.cli import app
 from simulations.fitting import private_selection
-from simulations.fitting.candidates import METHODS, Among, Candidate
 from simulations.fitting.fit import Fitted, Wanted, fit, fit_with_records
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.privacy_statement import how_selected, how_trained
+from simulations.fitting.private_selection import METHODS, Among, Candidate
 from simulations.fitting.save import save
 from simulations.results.classifier import TrainedClassifier
 from tests.simulations.fitting.tables import file, people

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from simulations.cli import app
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
-from simulations.fitting.pictures import rates, scores
+from simulations.fitting.page import rates, scores
 from simulations.fitting.save import save
 from simulations.results.scorecard import EVERY, RECORDS
 from tests.simulations.fitting.tables import file, people

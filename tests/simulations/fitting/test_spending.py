@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from simulations.cli import app
 from simulations.fitting import fit as fitting
+from simulations.fitting.budget import Spending
 from simulations.fitting.classifier import FairPrivateClassifier
 from simulations.fitting.fit import Wanted, fit
-from simulations.fitting.spending import Spending
 from tests.simulations.fitting.tables import file, people
 
 

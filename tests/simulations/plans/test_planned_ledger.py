@@ -13,7 +13,7 @@ from simulations import Experiment, run
 from simulations.commands.options import names_of
 from simulations.commands.running import compare
 from simulations.plans.compare import experiments
-from simulations.plans.sweep_results import planned_ledger
+from simulations.plans.sweep import planned_ledger
 from tests.fedfair.datasets.test_hugging_face import pictures
 
 

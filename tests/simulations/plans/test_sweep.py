@@ -22,7 +22,7 @@ from simulations.engines.run import run
 from simulations.plans.compare import compare
 from simulations.plans.kept_runs import refuse_changed, trial_name
 from simulations.plans.search import Range, Search, Spent, cost, refuse_unmeasured
-from simulations.plans.sweep import Sweep, prepare_folder, trials
+from simulations.plans.sweep import Sweep, collect, prepare_folder, trials
 from simulations.results.result import summary
 from simulations.settings.experiment import Experiment, SettingsError
 from tests.guard import wait_until
@@ -199,8 +199,6 @@ def finished(described: Sweep, folder: Path, left: int = 0) -> list[str]:
 
 
 def test_a_failed_trial_is_charged_what_it_can_have_released(tmp_path: Path) -> None:
-    from simulations.plans.sweep_results import collect  # here, because importing Ray takes a second
-
     described = Sweep(**{**SEARCH, "search": {**SEARCH["search"], "trials": 2}})
     names = finished(described, tmp_path, left=1)
     collect(described, tmp_path, {names[1]: "its process died"})
@@ -214,8 +212,6 @@ def test_a_failed_trial_is_charged_what_it_can_have_released(tmp_path: Path) -> 
 
 def test_a_failed_trial_whose_plan_proves_nothing_is_charged_without_bound(tmp_path: Path) -> None:
     """What noise at the base clip norm costs follows from the clip norms to come."""
-    from simulations.plans.sweep_results import collect
-
     settings = {**SEARCH["settings"], "options": {"noise_at": "base"}, "noise_multiplier": 2.0}
     described = Sweep(strategies=["dpsgd-f"], settings=settings, search={**SEARCH["search"], "trials": 1})
     collect(described, tmp_path, dict.fromkeys(trials(described), "its process died"))
@@ -223,8 +219,6 @@ def test_a_failed_trial_whose_plan_proves_nothing_is_charged_without_bound(tmp_p
 
 
 def test_a_trial_that_could_not_begin_costs_nothing_and_one_without_a_plan_everything(tmp_path: Path) -> None:
-    from simulations.plans.sweep_results import collect
-
     described = Sweep(**{**SEARCH, "settings": {**SEARCH["settings"], "batch_size": 10**6}})
     with pytest.raises(ValueError, match="batch_size is 1000000") as refused:
         run(next(iter(trials(described).values())))
@@ -236,8 +230,6 @@ def test_a_trial_that_could_not_begin_costs_nothing_and_one_without_a_plan_every
 
 
 def test_a_metric_that_is_not_a_number_makes_no_trial_the_best(tmp_path: Path) -> None:
-    from simulations.plans.sweep_results import collect
-
     described = Sweep(**{**SEARCH, "search": {**SEARCH["search"], "trials": 1, "metric": "demographic_parity"}})
     finished(described, tmp_path)
     collect(described, tmp_path, {})
@@ -245,8 +237,6 @@ def test_a_metric_that_is_not_a_number_makes_no_trial_the_best(tmp_path: Path) -
 
 
 def test_a_varied_setting_that_the_summary_has_anyway_is_one_column(tmp_path: Path) -> None:
-    from simulations.plans.sweep_results import collect
-
     vary = {"delta": [1e-4, 1e-5], "hidden": [[4]]}
     described = Sweep(**{**SMALL, "strategies": ["dpsgd"], "seeds": 1, "vary": vary})
     finished(described, tmp_path)

@@ -9,8 +9,7 @@ import pytest
 
 from simulations.engines.run import run
 from simulations.plans.compare import compare, experiments
-from simulations.plans.sweep import Sweep, prepare_folder, trials
-from simulations.plans.sweep_results import collect
+from simulations.plans.sweep import Sweep, collect, prepare_folder, trials
 from simulations.results.result import save_comparison
 
 QUICK = {"hidden": [8], "epochs": 2, "batch_size": 128, "delta": 1e-4, "eval_every": 1}

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fedfair.accounting import Ledger
-from simulations.drawing.panels import drawn
-from simulations.report.figures import accuracy_figure, bounds_figure, constants, training_figure
-from simulations.report.ledgers import ledger_figure, promise
+from simulations.drawing.svg import drawn
+from simulations.report.figures import accuracy_figure, bounds_figure, constants, ledger_figure, training_figure
 from simulations.results.comparison import Comparison
+from simulations.results.ledger_table import promise
 from simulations.results.run_folder import read
 
 

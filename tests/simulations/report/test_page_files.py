@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
-from simulations.report import page_files
-from simulations.report.page_files import page_folder
+from simulations.report.page import page_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -20,7 +20,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     for path in (ROOT / "simulations" / "fitting").glob("*.py"):
         shutil.copy(path, folder)
-    monkeypatch.setattr(page_files, "_ROOT", tmp_path)
+    monkeypatch.setattr(sys.modules[page_folder.__module__], "_ROOT", tmp_path)
     monkeypatch.setattr("sys.path", [str(tmp_path), str(ROOT)])
     return folder
 

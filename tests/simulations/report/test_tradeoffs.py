@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfair.fairness.intervals import Estimate
-from simulations.report.tradeoffs import Outcome, outcomes, pareto_figure
+from simulations.report.figures import Outcome, outcomes, pareto_figure
 from simulations.results.run_folder import read
 
 few = st.sampled_from([0.0, 0.1, 0.2])

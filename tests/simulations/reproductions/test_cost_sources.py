@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from fedfair.fairness.metrics import ALL
 from simulations import Experiment, run
-from simulations.reproductions.cost_sources import choose, cost_sources, costs, parts
-from simulations.reproductions.cost_sources_report import findings
+from simulations.reproductions.cost_sources import choose, cost_sources, costs, findings, parts
 from simulations.reproductions.cost_study import SOURCES, combinations_of, load, named, plan, settings_of
 from simulations.reproductions.request import Request
 

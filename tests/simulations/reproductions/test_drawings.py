@@ -10,12 +10,9 @@ import pandas as pd
 import pytest
 
 from fedfair.accounting import Event, Ledger
-from simulations.reproductions import drawings
-from simulations.reproductions.drawings import drawn
-from simulations.reproductions.page_runs import Kept, kept_runs
 from simulations.reproductions.published import Drawing, Published, load, names, plan
-from simulations.reproductions.request import Request
-from simulations.reproductions.tables import reproduce
+from simulations.reproductions.request import Kept, Request, kept_runs
+from simulations.reproductions.tables import _mean, drawn, reproduce
 
 METHODS = {"SGD": {"strategy": "sgd"}, "A": {"strategy": "dpsgd"}, "B": {"strategy": "dpsgd", "epochs": 2}}
 
@@ -60,7 +57,7 @@ def test_groups_at_the_end_of_training() -> None:
 def test_intervals_of_few_seeds_do_not_reach_beyond_what_a_mean_can_be(figure: dict[str, str],
                                                                        ends: tuple[float, float]) -> None:
     (drawing,) = described(**{"kind": "by-group", **figure}).figures
-    low, high = drawings._mean(drawing, pd.Series([0.05, 0.95]))[1:]
+    low, high = _mean(drawing, pd.Series([0.05, 0.95]))[1:]
     free = 0.45 * 12.7062047  # half of Student's interval for two runs
     assert (low, high) == pytest.approx((max(ends[0], 0.5 - free), min(ends[1], 0.5 + free)))
 

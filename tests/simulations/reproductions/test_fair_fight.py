@@ -25,8 +25,7 @@ from simulations.reproductions.fair_fight import (
     measures,
     tuning_costs,
 )
-from simulations.reproductions.page_runs import Kept, kept_runs
-from simulations.reproductions.request import Request
+from simulations.reproductions.request import Kept, Request, kept_runs
 from simulations.reproductions.tuning import Entry, load, plan
 
 TOML = """

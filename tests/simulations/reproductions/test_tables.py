@@ -20,12 +20,11 @@ from simulations.engines.run import Progress, run
 from simulations.files.atomic_files import alone_in
 from simulations.plans.compare import compare, experiments
 from simulations.plans.kept_runs import RUNS, RunFile
-from simulations.reproductions import page_runs
+from simulations.reproductions import request as requests
 from simulations.reproductions.cells import Statistics, compared
 from simulations.reproductions.markdown import report
-from simulations.reproductions.page_runs import Kept, kept_runs
 from simulations.reproductions.published import load, plan, why_missing
-from simulations.reproductions.request import Request
+from simulations.reproductions.request import Kept, Request, kept_runs
 from simulations.reproductions.tables import reproduce
 from simulations.results.environment import program_version
 from simulations.results.result import identified
@@ -201,8 +200,8 @@ def test_a_kept_ledger_is_short_and_says_what_was_spent(tmp_path: Path) -> None:
 
 
 def test_numbers_of_the_clip_rule_are_kept_of_so_many_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert page_runs._RULE_ROUNDS == 600
-    monkeypatch.setattr(page_runs, "_RULE_ROUNDS", 60)
+    assert requests._RULE_ROUNDS == 600
+    monkeypatch.setattr(requests, "_RULE_ROUNDS", 60)
     made = Experiment(strategy="dpsgd-f", **SETTINGS | {"epochs": 20, "steps": 70, "hidden": [2], "eval_every": 400})
     whole, short = run(made).metrics, kept(made, tmp_path).metrics
     rule, thinned = whole[whole["split"] == "rule"], short[short["split"] == "rule"]

@@ -15,13 +15,11 @@ from simulations.plans.compare import compare, experiments
 from simulations.results.comparison import Comparison
 from simulations.results.result import compared
 from simulations.results.terminal_table import comparison_table, results_table
-from simulations.statistics.coverage import coverage
 from simulations.statistics.marks import marks
 from simulations.statistics.measures import measures
 from simulations.statistics.over_seeds import comparisons, constant_models, findings
-from simulations.statistics.statements import favourable_sentence, statements, unequal_epsilons
+from simulations.statistics.statements import coverage, favourable_sentence, statements, unequal_epsilons, verdict
 from simulations.statistics.summary import final_test, summarise
-from simulations.statistics.verdict import verdict
 
 SIZES = {"men": 300, "women": 100}
 FEW_SEEDS, ENOUGH = 3, 8

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from simulations.engines.run import run
 from simulations.plans.compare import experiments
-from simulations.settings.own_data import suited
+from simulations.settings.presets import suited
 
 
 def table(path: Path, rows: int, weight: float) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from fedfair.node import column_counts
 from fedfair.node.column_counts import Counting, keep_frequent
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
-from simulations.plans.sweep_results import planned_ledger
+from simulations.plans.sweep import planned_ledger
 from simulations.settings.experiment import Experiment
 from strategies.server.releases import preprocessing
 
@@ -235,7 +235,7 @@ def test_releases_lost_again_and_again_are_refused_before_another_is_made(
 def test_what_cannot_run_is_refused_before_the_release(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     monkeypatch.setattr("simulations.engines.run.learn_columns", lambda *_: calls.append(1))
-    monkeypatch.setattr("simulations.engines.estimate._DAYS", 0.01)
+    monkeypatch.setattr("simulations.engines.run._DAYS", 0.01)
     made = {"dataset": "compas", "strategy": "dpsgd", "preprocessing": "private", "preprocessing_epsilon": 1.0}
     with pytest.raises(ValueError, match="days at the least"):
         run(Experiment(**made, steps=90_000_000, eval_every=1e9))

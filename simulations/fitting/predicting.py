@@ -1,16 +1,22 @@
-"""How sure a decision on a new row is of staying the same, were the noise of privacy drawn anew."""
+"""What `fedfair predict` says of new rows beside the decision: how sure it is, and another by a cut-off of one's own.
+
+A decision is sure as far as it would stay the same, were the noise of privacy drawn anew.
+"""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
 from fedfair.datasets.features.encoder import encode
 from fedfair.datasets.features.new_rows import read_new
+from simulations.fitting.fit_folder import Story
+from simulations.fitting.save import is_fit
 from simulations.results.classifier import TrainedClassifier
 from simulations.results.front_files import read_front, read_refits, taken
 
@@ -62,3 +68,29 @@ def with_stability(classifier: TrainedClassifier, frame: pd.DataFrame, draws: Te
     apart = (scores[:, 1] - scores[:, 0]).abs()
     alike = torch.special.ndtr(apart / moved.clamp(min=torch.finfo(torch.float64).tiny))
     return frame.assign(**{STABILITY: alike.numpy().round(4)})
+
+
+def decided_from(rows: pd.DataFrame, cut_off: float, folder: Path, classifier: TrainedClassifier, stability: bool
+                 ) -> pd.DataFrame:
+    """Return rows with predictions in which the favourable class is decided for from a probability on.
+
+    Args:
+        rows: Rows with predictions (`simulations.results.classifier.with_predictions`).
+        cut_off: The probability, between 0 and 1.
+        folder: Folder of the model.
+        classifier: The model.
+        stability: Whether stability is asked for as well, which is that of an even cut-off.
+
+    Raises:
+        ValueError: If the cut-off is no probability between 0 and 1, the folder holds no fit of two classes, or
+            stability is asked for.
+    """
+    if not 0 < cut_off < 1:
+        raise ValueError(f"cut-off is {cut_off:g}: give a probability between 0 and 1, for example --cut-off 0.3")
+    if not is_fit(folder) or len(classifier.labels) != 2 or classifier.threshold:
+        raise ValueError(f"{folder} holds no fit of two classes: a cut-off is for the favourable one of them")
+    if stability:
+        raise ValueError("stability is that of decisions at a cut-off of 0.5: leave out --stability or --cut-off")
+    favourable = Story.read(folder).favourable
+    other = next(label for label in classifier.labels if label != favourable)
+    return rows.assign(predicted=np.where(rows[f"P({favourable})"] >= cut_off, favourable, other))
