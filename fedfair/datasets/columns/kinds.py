@@ -23,6 +23,7 @@ from fedfair.datasets.columns.quantities import UNITS
 from fedfair.datasets.columns.texts import (
     AMONG_NUMBERS,
     alike,
+    are_ranges,
     doubtful_mark,
     unit_of,
     way_of,
@@ -30,7 +31,7 @@ from fedfair.datasets.columns.texts import (
     without_words,
     written_twice,
 )
-from fedfair.datasets.columns.tidy import common_quantity
+from fedfair.datasets.columns.tidy import are_iso_dates
 
 _ID = re.compile(r"(.*[\W_])?(id|ids|uid|uuid|guid|pk|nr|index|rownum|rowid|account|ssn|iban|phone|telephone|mrn)|"
                  r".*[\W_](key|no|num|number)", re.IGNORECASE)
@@ -266,7 +267,7 @@ def _problem(name: str, kind: Kind, known: pd.Series, rows: int, asked: Asked) -
     if kind in _ROLES:
         return _problem_of_role(name, kind, known, asked)
     if kind == "date":
-        return holds_dates(name, str(known.iloc[0]), is_datetime64_any_dtype(known) or _are_iso_dates(known))
+        return holds_dates(name, str(known.iloc[0]), is_datetime64_any_dtype(known) or are_iso_dates(known))
     if kind == "identifier" and is_numeric_dtype(known):
         return (f"column {name!r} has another number in each of {rows:,} rows, as identifiers have: leave it out with "
                 f'{_WITHOUT.format(name)}, or give numbers = ["{name}"]')
@@ -299,11 +300,6 @@ def holds_dates(name: str, example: str | None, may_be_days: bool) -> str:
             f"column out with {_WITHOUT.format(name)}")
 
 
-def _are_iso_dates(known: pd.Series) -> bool:
-    """Return whether all texts of a column are dates as programs write them."""
-    return not is_numeric_dtype(known) and common_quantity(known.astype("string")) == "date"
-
-
 def _problem_of_role(name: str, kind: Kind, known: pd.Series, asked: Asked) -> str | None:
     """Return why a column cannot be the label or the group; None if it can."""
     distinct = known.nunique()
@@ -332,7 +328,7 @@ def _measures(name: str, kind: Kind, known: pd.Series, asked: Asked) -> str:
     texts = pd.Series(values.unique(), dtype="string")
     written, signs = texts[ways(texts) != ""], texts.map(sign_of)
     share = values.isin({*written, *texts[signs.notna()]}).mean()
-    if len(texts) <= 2 or share <= _MOSTLY or _are_bands(written, len(texts)):
+    if len(texts) <= 2 or share <= _MOSTLY or (len(texts) <= _FEW and are_ranges(written)):
         return ""
     mend = f'or give categorical = ["{name}"] if each text is a category'
     if len(written) and len({*written.map(unit_of)}) <= _UNITS:
@@ -344,12 +340,6 @@ def _measures(name: str, kind: Kind, known: pd.Series, asked: Asked) -> str:
         two = texts.groupby(signs).first().tolist()[:2]
         return f"column {name!r} has {two[0]!r} and {two[1]!r}, with different signs: write all in one way, {mend}"
     return ""
-
-
-def _are_bands(written: pd.Series, different: int) -> bool:
-    """Return whether texts are few ranges of a number, such as 18-25 or 3+."""
-    are_ranges = (ways(written) == "two numbers") | written.str.endswith("+")
-    return bool(len(written)) and bool(are_ranges.all()) and different <= _FEW
 
 
 def _stray(known: pd.Series) -> str:

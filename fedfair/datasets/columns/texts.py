@@ -153,3 +153,8 @@ def unit_of(text: str) -> str:
 def ways(texts: pd.Series) -> pd.Series:
     """Return `way_of` each text, `[n]`, missing ones as they are."""
     return texts.map({text: way_of(text) for text in texts.dropna().unique()})
+
+
+def are_ranges(texts: pd.Series) -> bool:
+    """Return whether there are texts, `[n]`, and all are ranges of a number, such as 18-25 or 3+; none is missing."""
+    return len(texts) > 0 and bool(((ways(texts) == "two numbers") | texts.str.endswith("+")).all())

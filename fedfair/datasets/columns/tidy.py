@@ -93,6 +93,11 @@ def common_quantity(texts: pd.Series) -> str:
     return quantity
 
 
+def are_iso_dates(known: pd.Series) -> bool:
+    """Return whether all texts of a column are dates as programs write them."""
+    return not is_numeric_dtype(known) and common_quantity(known.astype("string")) == "date"
+
+
 def reading_of_declared(frame: pd.DataFrame, asked: Asked, separator: str | None = None) -> Reading:
     """Return how cells are read where the columns of numbers are declared, by `asked.numeric`.
 
