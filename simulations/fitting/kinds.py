@@ -7,6 +7,10 @@ have each class. A record adds 1 to one count of each of m columns and to that o
 from that of empty rows where it stands in place of one. These are m + 2 numbers, so it moves all of them by at most
 sqrt(m + 2) in Euclidean norm.
 
+How many rows there are is public, so what most cells of a column are is read from the counts of its kinds that are
+likeliest: none negative, and not more cells than rows. Without that the noise of twelve counts hides what one of them
+says: of a table of 700 rows and eight columns, .8 columns were taken for what they are not at epsilon 1.
+
 A column of 0 and 1 has two bins, and nothing more has to be learned of it, however rare either is.
 """
 
@@ -40,6 +44,8 @@ from fedfair.mechanisms.noise import NoiseName, add_noise
 from fedfair.mechanisms.randomness import Source
 
 _MOSTLY = 0.8  # of a column's values are numbers: then it holds numbers
+_AT_LEAST = 0.5  # the same with noise that hides shares, as a column is rarely of two kinds
+_HIDES = 6.0  # by how many deviations of noise, as shares of the rows, the first comes nearer the second
 _CODE = r"[+-]?0\d+"  # a number does not start with a 0 before other digits
 _NUMBER, _BY_DOT, _BY_COMMA, _CODED, _TEXT, _SHARE, _DATE, _DURATION, _TIME, _MEASURE, _SWITCH, _COUNTS = range(12)
 _QUANTITIES: dict[Quantity, int] = {"date": _DATE, "duration": _DURATION, "time": _TIME}
@@ -152,16 +158,20 @@ def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_comm
     counts[:, _RARE] = torch.where(rare > _LIKELY * deviation, rare, 0.0)
     by_dot, by_comma = counts[:, _BY_DOT].sum(), counts[:, _BY_COMMA].sum()
     comma = may_have_commas and bool(by_comma > by_dot)
-    beyond = counts[:, _NUMBER] + counts[:, _SHARE] + counts[:, _BY_COMMA if comma else _BY_DOT]
-    numbers = beyond + counts[:, _SWITCH]
-    told, most = _TOLD * deviation, _MOSTLY * counts.sum(1)
+    of_numbers, of_quantities = [_NUMBER, _SHARE, _BY_COMMA if comma else _BY_DOT], [*_QUANTITIES.values()]
+    beyond, others = counts[:, of_numbers].sum(1), counts[:, [*of_quantities, _MEASURE]].sum(1)
+    likely, told = likeliest(counts, exact.records), _TOLD * deviation
+    share = max(_MOSTLY - _HIDES * deviation / max(exact.records, 1), _AT_LEAST)
+    numbers, values, most = likely[:, [*of_numbers, _SWITCH]].sum(1), likely.sum(1), share * likely.sum(1)
     are_numbers = (numbers > most) & (counts[:, _CODED] <= told)
-    most_frequent = counts[:, [*_QUANTITIES.values()]].max(1)
-    are_quantities = (most_frequent.values > most) & (most_frequent.values > 0) & ~are_numbers
-    names = [[*_QUANTITIES][place] for place in most_frequent.indices.tolist()]
-    others = counts[:, [*_QUANTITIES.values(), _MEASURE]].sum(1)
-    strays = others - torch.where(are_quantities, most_frequent.values, 0.0)
+    of_quantity, places = likely[:, of_quantities].max(1)
+    are_quantities = (of_quantity > most) & (of_quantity > 0) & ~are_numbers
+    names = [[*_QUANTITIES][place] for place in places.tolist()]
+    own = counts[:, of_quantities].gather(1, places[:, None]).squeeze(1)
+    strays = others - torch.where(are_quantities, own, 0.0)
     read = are_numbers | are_quantities
+    of_measures = numbers + likely[:, [*of_quantities, _MEASURE]].sum(1) > most
+    without_share = beyond + counts[:, _SWITCH] - counts[:, _SHARE]
 
     def named(chosen: Tensor) -> tuple[str, ...]:
         """Return the columns that are chosen, `[columns]`."""
@@ -170,10 +180,30 @@ def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_comm
     return Kinds(
         named(are_numbers), "," if comma else reading.decimal, round(float(empty[0])) if empty[0] > told else 0,
         tuple(pair for pair, is_one in zip(zip(columns, names, strict=True), are_quantities, strict=True) if is_one),
-        measures=named(~read & (numbers + others > most) & (others > told)), strays=named(read & (strays > told)),
-        shares=named(are_numbers & (counts[:, _SHARE] > told) & (numbers - counts[:, _SHARE] > told)),
-        switches=named(are_numbers & (beyond <= _HIDDEN * deviation) & (deviation <= _FAINT * counts.sum(1))),
+        measures=named(~read & of_measures & (others > told)), strays=named(read & (strays > told)),
+        shares=named(are_numbers & (counts[:, _SHARE] > told) & (without_share > told)),
+        switches=named(are_numbers & (beyond <= _HIDDEN * deviation) & (deviation <= _FAINT * values)),
         evenness=evenness_of(noisy["classes"]))
+
+
+def likeliest(counts: Tensor, records: int) -> Tensor:
+    """Return the likeliest numbers of cells of each kind: the nearest to noisy ones that a column can have.
+
+    None is negative, and together they are not more than the records. All that are left are less by as much
+    (projection on a simplex: Duchi et al. 2008, "Efficient Projections onto the l1-Ball", figure 1).
+
+    Args:
+        counts: Noisy numbers, `[columns, kinds]`.
+        records: Number of rows.
+
+    Examples:
+        >>> likeliest(torch.tensor([[90.0, 40.0, -20.0]]), 100).tolist(), likeliest(torch.tensor([[9.0, -2.0]]), 100)
+        ([[75.0, 25.0, 0.0]], tensor([[9., 0.]]))
+    """
+    falling = counts.sort(1, descending=True).values
+    above = (falling.cumsum(1) - records) / torch.arange(1, counts.shape[1] + 1)
+    left = (falling > above).sum(1, keepdim=True).clamp(min=1)
+    return (counts - above.gather(1, left - 1).clamp(min=0)).clamp(min=0)
 
 
 def evenness_of(classes: Tensor) -> float:
