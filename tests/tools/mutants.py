@@ -225,7 +225,8 @@ def _pytest_in(tree: Path, tests: Sequence[str], output: Path) -> None:
     import pytest
 
     os.chdir(tree)
-    os.environ["PYTHONPATH"] = str(tree)
+    os.environ |= {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    sys.dont_write_bytecode = True  # two mistakes of one length, planted within a second, would share what was compiled
     sys.path.insert(0, str(tree))
     for name in [name for name in sys.modules if name.partition(".")[0] in ("tests", *PACKAGES, "simulations")]:
         del sys.modules[name]
