@@ -2,7 +2,7 @@
 
 Names of columns in one text, separated by commas; a name that holds a comma stands in double quotes.
 
-Warnings that are given once.
+Names of values that are no texts. Warnings that are given once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,19 @@ from unicodedata import bidirectional, category
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 _OBEYED = ("Cc", "Cs", "Zl", "Zp")  # controls, lone surrogates, separators of lines and paragraphs
 _TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # what follows, to the left or right
+
+
+def value_name(value: object) -> str:
+    """Return the name of a value, by itself alone: a whole number has no decimals.
+
+    Args:
+        value: A class, a group, a site, a category, or a code of one.
+
+    Examples:
+        >>> value_name(2.0), value_name(2.5), value_name("2.0"), value_name(True)
+        ('2', '2.5', '2.0', 'True')
+    """
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def visible(text: str, keep: str = "") -> str:

@@ -31,7 +31,7 @@ from fedfair.datasets.features.features import leave_out
 from fedfair.datasets.features.kept_table import kept_table
 from fedfair.datasets.files.chunks import Chunks, chunks_of, one_chunk, read_files, read_rows
 from fedfair.datasets.grouped import GroupedDataset, weights_of
-from fedfair.datasets.names import visible
+from fedfair.datasets.names import value_name, visible
 from fedfair.datasets.split import Missing, numbers_of_names, numbers_of_rows
 from fedfair.plugins.registry import unknown
 
@@ -359,11 +359,6 @@ def complete(frame: pd.DataFrame, missing: Missing, roles: Sequence[str | None] 
         raise ValueError(f"the table has {gaps}: no row is complete; fill them, or leave those columns out by without")
     _log.warning("left out: rows with %s", visible(gaps))
     return frame[~lost]
-
-
-def value_name(value: object) -> str:
-    """Return the name of a class, group or site, by itself alone: a whole number has no decimals."""
-    return str(int(value)) if isinstance(value, float) and value % 1 == 0 and abs(value) < 2**53 else str(value)
 
 
 def whole_numbers(column: pd.Series) -> pd.Series:

@@ -15,6 +15,7 @@ from fedfair.datasets.columns.convention import MISSING, PLAIN, Reading, in_band
 from fedfair.datasets.columns.tidy import cells, column_numbers, named, tidied_column
 from fedfair.datasets.features.cells import Cells, Column, Held
 from fedfair.datasets.features.encoding import OTHER, Encoding, Feature
+from fedfair.datasets.names import value_name
 from fedfair.plugins.registry import unknown
 
 
@@ -150,12 +151,8 @@ def kept(column: pd.Series, reading: Reading) -> pd.Series:
 
 
 def _name(value: object) -> str:
-    """Return the name of a number, a truth value or a moment: a whole number has no decimals, midnight is a day."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    if isinstance(value, pd.Timestamp) and value == value.normalize():
-        return str(value.date())
-    return str(value)
+    """Return the name of a number, a truth value or a moment, of which midnight is a day."""
+    return str(value.date()) if isinstance(value, pd.Timestamp) and value == value.normalize() else value_name(value)
 
 
 def numbers_of(column: pd.Series, reading: Reading) -> Tensor:

@@ -18,7 +18,7 @@ import pandas as pd
 from fedfair.datasets.columns.cell import spelled, written_number
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.texts import ALWAYS
-from fedfair.datasets.names import visible, warn_once
+from fedfair.datasets.names import value_name, visible, warn_once
 
 _log = logging.getLogger(__name__)
 _READERS = {".sav": "read_sav", ".zsav": "read_sav", ".por": "read_por", ".dta": "read_dta",
@@ -104,8 +104,8 @@ def _declaring(path: Path) -> dict[str, Any]:
 
 def _say_missing(path: Path, declared: Any) -> None:
     """Say, once, which values a file declares as missing: ranges of SPSS, and tags such as .a of Stata with a label."""
-    gaps = {name: [_code(each["lo"]) if each["lo"] == each["hi"] else f"{_code(each['lo'])} to {_code(each['hi'])}"
-                   for each in ranges] for name, ranges in declared.missing_ranges.items()}
+    gaps = {name: [" to ".join(dict.fromkeys((value_name(each["lo"]), value_name(each["hi"])))) for each in ranges]
+            for name, ranges in declared.missing_ranges.items()}
     for name, known in declared.variable_value_labels.items():
         tags = [f".{value}" for value in known if _is_tag(value, name, declared)]
         gaps[name] = [*gaps.get(name, ()), *tags]
@@ -135,7 +135,7 @@ def _is_within(value: Any, ranges: Collection[Mapping[str, Any]]) -> bool:
 def _labelled(column: pd.Series, labels: Mapping[Any, str]) -> pd.Series:
     """Return a column as a category: each value by its label, or as it stands if it has none."""
     names = _names(labels)
-    values = [None if missing else names.get(value, _code(value))
+    values = [None if missing else names.get(value, value_name(value))
               for value, missing in zip(column.tolist(), column.isna().tolist(), strict=True)]
     return pd.Series(pd.Categorical(values, dtype=pd.CategoricalDtype(sorted({*values} - {None}, key=str))),
                      column.index, name=column.name)
@@ -157,14 +157,9 @@ def _names(labels: Mapping[Any, str]) -> dict[Any, str]:
     def name(value: Any, text: str) -> str:
         """Return the category of a value."""
         tells = text not in ALWAYS and written.count(text) == 1 and written_number(text) in (None, value)
-        return text if tells else f"{text} ({_code(value)})"
+        return text if tells else f"{text} ({value_name(value)})"
 
     return {value: name(value, text) for value, text in texts.items()}
-
-
-def _code(value: Any) -> str:
-    """Return a value as text; a whole number has no decimals."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _typed(column: pd.Series, form: str, program: str) -> pd.Series:
