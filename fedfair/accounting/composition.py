@@ -2,9 +2,8 @@
 
 Neighbouring data sets differ by adding or removing one record.
 
-Epsilon of Gaussian releases of all records, in closed form.
-
-Without sampling, releases of noise multipliers s_j are together one Gaussian with mu^2 = sum_j s_j^-2, and
+Without sampling epsilon has a closed form: releases of noise multipliers s_j are together one Gaussian with
+mu^2 = sum_j s_j^-2, and
 
     delta(epsilon) = F(mu / 2 - epsilon / mu) - e^epsilon F(-mu / 2 - epsilon / mu),     F the normal distribution
 

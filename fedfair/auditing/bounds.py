@@ -272,7 +272,7 @@ def mu_from_guesses(canaries: int, guesses: int, correct: int, error: float) -> 
 
 def curve_bound(scores: Floats, included: Bools, delta: float, confidence: float = 0.95,
                 neighbours: Neighbours = "add-or-remove") -> Bound:
-    """Return the bound on epsilon at `delta` by the Gaussian curve, from the shares of `fedfair.auditing.bounds`.
+    """Return the bound on epsilon at `delta` by the Gaussian curve, from `SHARES`.
 
     It is stronger than `lower_bound`, and a bound if the mechanism's curve is that of a Gaussian mechanism. Unlike
     `gaussian_bound` it holds although canaries disturb each other.

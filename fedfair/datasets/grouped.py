@@ -1,6 +1,6 @@
 """A labelled data set in which every record belongs to one protected group.
 
-Grouping by two sensitive attributes at once: every intersection of their groups is a group.
+By two sensitive attributes at once every intersection of their groups is a group.
 
 Weights of records, and of classes, say by how much each record's loss is multiplied, before its gradient is clipped. A
 rule that clips weighted gradients bounds what a record adds, whatever its weight, so that weights add nothing to the

@@ -1,13 +1,11 @@
 """What is known of the per-example gradients of one batch: norms, inner products and weighted sums.
 
-The gradients of weighted losses, from a probe of the unweighted ones: `w_i g_i`.
-
-The trained parameters of a model, by name and by layer, and the rows of its embeddings that are never trained: those of
-words that only fill texts up, at `padding_idx`.
-
-PyTorch gives such a row no gradient, whatever the records hold, so a sum of gradients holds nothing there but noise.
-Which rows these are follows from the model alone. They are set to zero in a sum that has its noise already, so that
-what leaves is the same number for all records, also where a model's own `forward` uses the row in another way.
+A probe of unweighted losses tells the gradients of weighted ones too: `w_i g_i`. Here is also which parameters a probe
+is of, by name and by layer, and which rows of embeddings are never trained: those of words that only fill texts up, at
+`padding_idx`. PyTorch gives such a row no gradient, whatever the records hold, so a sum of gradients holds nothing
+there but noise. Which rows these are follows from the model alone. They are set to zero in a sum that has its noise
+already, so that what leaves is the same number for all records, also where a model's own `forward` uses the row in
+another way.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 `by_autograd` reads any model through hooks. `by_hand` computes a chain of linear layers, convolutions and activations,
 whose first layer may be another. It needs no graph; autograd's bookkeeping takes a third of a small network's time.
-
-Recording of what goes into a model's layers and what comes out, by forward hooks: for gradients of either order.
+Forward hooks record what goes into a model's layers and what comes out, for gradients of either order.
 
 Gradients by `differentiable` can be differentiated again, as a penalty on gradients needs them: they are the same sums
 as in `fedfair.gradients.layers`, over tensors that are still part of autograd's graph. So `<g_i, v>` and `|g_i|^2` are

@@ -1,16 +1,14 @@
 """Private histograms of a column: a public grid, prefix sums with little noise, means and ends of bins that follow.
 
-A public grid for numbers of any size, so that a histogram of a column needs no range.
+The grid is for numbers of any size, so that a histogram of a column needs no range. Every power of two from 2^-10 to
+2^40 has 256 cells of equal width, so that years are in fours and amounts exact to .4 %; numbers nearer to zero share
+one cell, and numbers further away are in the last. 16 times as many cells as 16 a power of two cost 1.26 times the
+noise. Dwork and Lei 2009 look for a range by powers of two in the same way.
 
-Every power of two from 2^-10 to 2^40 has 256 cells of equal width, so that years are in fours and amounts exact to
-.4 %; numbers nearer to zero share one cell, and numbers further away are in the last. 16 times as many cells as 16 a
-power of two cost 1.26 times the noise. Dwork and Lei 2009 look for a range by powers of two in the same way.
-
-Private counts whose prefix sums carry little noise: Fichtenberger, Henzinger and Upadhyay 2023, "Constant matters".
-
-All n prefix sums of counts h are A h, with A the lower triangle of ones. A = C C, where C is the lower triangular
-Toeplitz matrix of the coefficients of (1 - x)^(-1/2). One record adds 1 to one count, so C h moves by at most the norm
-of C's first column, and C h + z, z Gaussian relative to it, is private. Applying the inverse of C is post-processing:
+Prefix sums carry little noise by the factors of Fichtenberger, Henzinger and Upadhyay 2023, "Constant matters". All n
+prefix sums of counts h are A h, with A the lower triangle of ones. A = C C, where C is the lower triangular Toeplitz
+matrix of the coefficients of (1 - x)^(-1/2). One record adds 1 to one count, so C h moves by at most the norm of C's
+first column, and C h + z, z Gaussian relative to it, is private. Applying the inverse of C is post-processing:
 
     h + C^-1 z
 

@@ -1,6 +1,6 @@
 """Finding a model by its name, published or in a file of the user's, and building it from a seed.
 
-Whether a model of the user's fits the records: it is tried on rows that are made up, before anything is trained.
+A model of the user's is tried on rows that are made up, before anything is trained: does it fit the records?
 
 Of a model of `torch.compile`, what it wraps is trained, since gradients are taken example by example (`uncompiled`). A
 compiled model calls the layers that it wraps, and shares their parameters; Dynamo marks these while it runs, as a layer

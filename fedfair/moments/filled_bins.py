@@ -1,21 +1,21 @@
-"""Bins that no record fills have no say. How many records fill each is told by noisy sums that were released anyway.
+"""Numbers of records of each bin and category, which released sums tell: who has a say, and S without most noise.
 
 Each category and each bin of a number is a feature that is c for its records and 0 for others; the last feature is l
 for all. So the number n_j of records of feature j is in the sums several times, each with noise of its own:
 
     n_j = S_jj / c^2  =  S_jd / (c l)  =  sum_k V_kj / c  =  sum_i S_ji / c^2  over all bins i of another column
 
-and their mean by inverse variances is the most exact. A number within three deviations of 0 is taken for 0. Classifiers
-are fitted without such a feature, and then its weight is what decides nothing: the mean of its column's other weights
-over records, or where bins have an order, of the next ones that records fill. (To fit with these ties would add the
-noise of empty bins to others; it was measured to be worse.) In the end the mean of each column's weights over records
-becomes part of what every record gets, which changes no decision: a score of 0 is that of what decides nothing, and a
-column of which one feature is left has no other.
+and their mean N_j by inverse variances is the most exact. Within three deviations sigma of 0 it is taken for 0.
+Classifiers are fitted without such a feature, and then its weight is what decides nothing: the mean of its column's
+other weights over records, or where bins have an order, of the next ones that records fill. (To fit with these ties
+would add the noise of empty bins to others; it was measured to be worse.) In the end the mean of each column's weights
+over records becomes part of what every record gets, which changes no decision: a score of 0 is that of what decides
+nothing, and a column of which one feature is left has no other.
 
-With little epsilon three deviations are many records, and a model without their features decides them worse than one
-with noise in them does. So a feature that seems to hold more than a hundredth of all records is fitted to as soon as
-that costs less: the square of n_j, which leaving it out costs, is known by N_j^2 - sigma^2 on average, and its noise
-costs sigma^2, so from N_j = sqrt(2) sigma on.
+With little epsilon or few rows three deviations are many records, whom a model without their features decides worse. So
+a number of more than a hundredth of all records is taken for 0 only where 0 is nearer the truth on average: N_j is off
+by sigma^2 in square, and n_j^2 is N_j^2 - sigma^2 on average, so up to N_j = sqrt(2) sigma. That fits are better so was
+measured (docs/moments.md).
 
 All of it is post-processing. A model that scores by noise alone where nobody was: Nori et al. 2021 (DP-EBM), whose
 library sets such scores to 0.
@@ -41,7 +41,7 @@ from fedfair.datasets.features.encoding import OTHER, Encoding, Feature
 from fedfair.moments.release import Moments, Pooled
 
 _STANDS_OUT = 3.0  # deviations of the noise of a number of records
-_WORTH_ITS_NOISE = math.sqrt(2)  # the same
+_NEARER = math.sqrt(2)  # the same: from there on the number is nearer the truth than 0 is, on average
 _MANY = 0.01  # of all records
 _EXACT = 1e-6  # least deviation that is counted with
 
@@ -52,29 +52,23 @@ class Records(NamedTuple):
     Attributes:
         numbers: Noisy numbers, `[d - 1]`.
         deviations: Standard deviations of their noise, `[d - 1]`.
+        every: About how many records there are.
     """
 
     numbers: Tensor
     deviations: Tensor
+    every: float
 
     @property
-    def told(self) -> Tensor:
-        """Whether each number can be told from 0, `[d - 1]`."""
-        return self.numbers > _STANDS_OUT * self.deviations
-
-    def fitted_to(self, records: float) -> Tensor:
-        """Return whether classifiers are fitted to each feature, `[d - 1]`: it is told from 0, or worth its noise.
-
-        Args:
-            records: About how many records there are.
-        """
-        many = (_WORTH_ITS_NOISE * self.deviations).clamp(min=_MANY * records)
-        return self.told | (self.numbers > many)
+    def filled(self) -> Tensor:
+        """Whether each feature is taken to be some record's, `[d - 1]`."""
+        many = (_NEARER * self.deviations).clamp(min=_MANY * self.every)
+        return (self.numbers > _STANDS_OUT * self.deviations) | (self.numbers > many)
 
     @property
     def rounded(self) -> Tensor:
-        """Whole numbers, 0 where that cannot be told from none, `[d - 1]`."""
-        return torch.where(self.told, self.numbers, 0.0).round()
+        """Whole numbers, 0 where no record is taken to have the feature, `[d - 1]`."""
+        return torch.where(self.filled, self.numbers, 0.0).round()
 
 
 class Filled(NamedTuple):
@@ -116,10 +110,9 @@ def filled(moments: Moments, encoding: Encoding) -> Filled:
         return Filled(torch.arange(width), whole, whole, None)
     assert encoding.bounding is not None
     records = numbers_of_records(moments, encoding)
-    fitted_to = records.fitted_to(float(moments.pooled().second[-1, -1]) / moments.last**2)
-    lift, centre = whole.clone(), whole.clone()
+    lift, centre, has_say = whole.clone(), whole.clone(), records.filled
     for column, places in columns_of(encoding.features).items():
-        own = [place for place in places if fitted_to[place]] or [max(places, key=records.numbers.__getitem__)]
+        own = [place for place in places if has_say[place]] or [max(places, key=records.numbers.__getitem__)]
         mean = _mean(own, records.numbers, width)
         for place in set(places) - set(own):
             lift[place] = _next(place, own, encoding.features, mean)
@@ -154,7 +147,7 @@ def numbers_of_records(moments: Moments, encoding: Encoding) -> Records:
         weight = torch.full((width,), max(of_noise, _EXACT) ** -2, dtype=torch.float64)
         weight[apart] = 0.0
         total, precision = total + weight * numbers, precision + weight
-    return Records((total / precision)[:-1], precision.rsqrt()[:-1])
+    return Records((total / precision)[:-1], precision.rsqrt()[:-1], float(pooled.records))
 
 
 def columns_of(features: Sequence[Feature]) -> Mapping[str, list[int]]:
@@ -242,7 +235,7 @@ def _numbers(pooled: Pooled, bins: Filled, encoding: Encoding, column: Tensor) -
     numbers = bins.records.numbers[bins.kept[:-1]].clamp(min=0)
     complete = [number for number, name in enumerate(columns_of(encoding.features)) if is_complete(name, encoding)]
     sums = [numbers[column[:-1] == number].sum() for number in complete]
-    whole = torch.stack([pooled.second[-1, -1] / pooled.last**2, *sums]).mean().clamp(min=1.0)
+    whole = torch.stack([pooled.records, *sums]).mean().clamp(min=1.0)
     for number, total in zip(complete, sums, strict=True):
         numbers[column[:-1] == number] *= whole / total.clamp(min=1.0)
     return numbers, float(whole)

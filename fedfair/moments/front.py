@@ -113,12 +113,12 @@ class Refits(NamedTuple):
 
     Attributes:
         deviations: By how much the weight of either class is off, `[points, d]`, by noise and where rare bins are held
-            near 0; NaN where no record is told to be.
+            near 0; NaN where no record is taken to be.
         draws: Weights of the second class in fits with fresh noise, less those of the front, `[draws, points, d]`;
             those of the first class are off by as much the other way.
         changed: Share of the records of each group that a fit with fresh noise decides otherwise, as far as scores are
             normally distributed, `[points, K]`.
-        means: Noisy mean features of each group, `[K, d]`, 0 where no record is told to have one; None in folders of
+        means: Noisy mean features of each group, `[K, d]`, 0 where no record is taken to have one; None in folders of
             before.
         off: Standard deviation of their noise by group, `[K]`.
     """

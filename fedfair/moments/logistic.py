@@ -173,7 +173,7 @@ def unclipped_slope(weights: Tensor, moments: Pooled, clip: float = 1.0) -> floa
 def _scores(weights: Tensor, moments: Pooled) -> tuple[Tensor, Tensor]:
     """Return mean and deviation of the difference of scores over records, as the moments tell them."""
     score = weights[:, 1] - weights[:, 0]
-    records = (moments.second[-1, -1] / moments.last**2).clamp(min=1.0)
+    records = moments.records.clamp(min=1.0)
     mean = moments.second[-1] @ score / moments.last / records
     variance = (score @ moments.second @ score / records - mean**2).clamp(min=0.0)
     return mean, variance.sqrt()

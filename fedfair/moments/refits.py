@@ -68,7 +68,7 @@ def refits(moments: Moments, course: Course, second: Tensor, front: Sequence[Poi
     lifted = made @ bins.ending.T
     off = lifted.square().mean(0) + _held_back(course, bins, weights, lifted.square().mean(0))
     assert bins.records is not None  # of categories and bins
-    unknown = torch.cat([~bins.records.told, torch.zeros(1, dtype=torch.bool)])
+    unknown = torch.cat([~bins.records.filled, torch.zeros(1, dtype=torch.bool)])
     by_person = (_people(bins.records, encoding, draws) @ lifted.flatten(0, 1).T).view(-1, DRAWS, len(front)).std(1)
     uneven = by_person.mean(0) / by_person.square().mean(0).sqrt().clamp(min=torch.finfo(torch.float64).tiny)
     means = torch.zeros(len(moments.first), len(unknown), dtype=torch.float64)
@@ -96,7 +96,7 @@ def _people(records: Records, encoding: Encoding, draws: Source) -> Tensor:
     last, rows = encoding.bounding.last, torch.arange(_PEOPLE)
     made = torch.zeros(_PEOPLE, len(records.numbers) + 1, dtype=torch.float64)
     for places in columns_of(encoding.features).values():
-        up_to = torch.where(records.told, records.numbers, 0.0)[places].cumsum(0)
+        up_to = torch.where(records.filled, records.numbers, 0.0)[places].cumsum(0)
         wanted = torch.from_numpy(uniform(random_bits(draws, _PEOPLE))) * up_to[-1]
         made[rows, torch.tensor(places)[torch.searchsorted(up_to, wanted).clamp(max=len(places) - 1)]] = 1.0
     made[:, -1] = encoding.bounding.constant
@@ -145,7 +145,7 @@ def _held_back(course: Course, bins: Filled, weights: Tensor, spread: Tensor) ->
     for factor in course.factors:
         left = left * (1 - 2 * h * factor * share)
     own = (bins.ending @ weights)[:, :-1, 1].square() - spread[:, :-1]
-    by_records = numbers * (1 - left) * bins.records.told
+    by_records = numbers * (1 - left) * bins.records.filled
     usual = ((own * by_records).sum(1) / by_records.sum().clamp(min=1.0)).clamp(min=0.0)
     return torch.cat([usual[:, None] * left.square(), torch.zeros_like(spread[:, :1])], 1)
 
@@ -160,8 +160,8 @@ def _changed(moments: Moments, weights: Tensor, moved: Tensor) -> Tensor:
         weights: Weights of the classifiers, `[points, k, 2]`.
         moved: By how much a fit with fresh noise moves a score, on average over people, `[points]`.
     """
-    second, means = moments.pooled().second, moments.group_means()
-    records = (second[-1, -1] / moments.last**2).clamp(min=1.0)
+    pooled, means = moments.pooled(), moments.group_means()
+    second, records = pooled.second, pooled.records.clamp(min=1.0)
     scores = weights[:, :, 1] - weights[:, :, 0]
     mean = second[-1] @ scores.T / moments.last / records
     spread = (((scores @ second) * scores).sum(1) / records - mean**2).clamp(min=0.0).sqrt()

@@ -30,6 +30,11 @@ class Pooled:
     last: float
 
     @property
+    def records(self) -> Tensor:
+        """Noisy number of records."""
+        return self.second[-1, -1] / self.last**2
+
+    @property
     def by_class(self) -> Tensor:
         """Noisy numbers of records of each class, `[C]`, at least one, and at least one deviation of their noise."""
         return (self.first[-1] / self.last).clamp(min=max(1.0, self.noise_first / self.last))

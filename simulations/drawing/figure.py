@@ -1,4 +1,4 @@
-"""Figures as data: what is drawn, apart from how, and from values to pixels: an axis' range, its ticks and its pixels.
+"""Figures as data: what is drawn, apart from how. An axis has its range, its ticks, and where values lie in pixels.
 
 `svg.drawn` draws them for a page, `svg.drawing` and `svg.bars` as one file, `paper.save_figure` for papers.
 

@@ -8,8 +8,9 @@ from that of empty rows where it stands in place of one. These are m + 2 numbers
 sqrt(m + 2) in Euclidean norm.
 
 How many rows there are is public, so what most cells of a column are is read from the counts of its kinds that are
-likeliest: none negative, and not more cells than rows. Without that the noise of twelve counts hides what one of them
-says: of a table of 700 rows and eight columns, .8 columns were taken for what they are not at epsilon 1.
+likeliest, once kinds that few columns have and noise may be are taken for none: no count is negative, and not more
+cells are there than rows. Without that the noise of twelve counts hides what one of them says: of a table of 700 rows
+and eight columns, .8 columns were taken for what they are not at epsilon 1.
 
 A column of 0 and 1 has two bins, and nothing more has to be learned of it, however rare either is.
 """
@@ -45,7 +46,7 @@ from fedfair.mechanisms.randomness import Source
 
 _MOSTLY = 0.8  # of a column's values are numbers: then it holds numbers
 _AT_LEAST = 0.5  # the same with noise that hides shares, as a column is rarely of two kinds
-_HIDES = 6.0  # by how many deviations of noise, as shares of the rows, the first comes nearer the second
+_HIDES = 6.0  # deviations of the noise, by which as many numbers may be fewer, but for the second
 _CODE = r"[+-]?0\d+"  # a number does not start with a 0 before other digits
 _NUMBER, _BY_DOT, _BY_COMMA, _CODED, _TEXT, _SHARE, _DATE, _DURATION, _TIME, _MEASURE, _SWITCH, _COUNTS = range(12)
 _QUANTITIES: dict[Quantity, int] = {"date": _DATE, "duration": _DURATION, "time": _TIME}
@@ -84,10 +85,10 @@ class Kinds(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What the cells of a table are, counted exactly: nothing of it may leave the machine.
+    """What the cells of a table are, counted exactly: what is not said to be public may not leave the machine.
 
     Attributes:
-        records: Number of rows.
+        records: Number of rows, which is public.
         cells: By column the cells of each kind, see above; then the number of rows without any value, and zeros:
             `[columns + 1, kinds]`.
         labels: Number of rows of each class, `[classes]`; which classes there are is public.
@@ -156,13 +157,15 @@ def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_comm
     counts = torch.stack(of_columns)
     rare = counts[:, _RARE]
     counts[:, _RARE] = torch.where(rare > _LIKELY * deviation, rare, 0.0)
+    if not may_have_commas:
+        counts[:, [_BY_DOT, _BY_COMMA]] = 0.0  # nothing was counted there, but noise was added
     by_dot, by_comma = counts[:, _BY_DOT].sum(), counts[:, _BY_COMMA].sum()
     comma = may_have_commas and bool(by_comma > by_dot)
     of_numbers, of_quantities = [_NUMBER, _SHARE, _BY_COMMA if comma else _BY_DOT], [*_QUANTITIES.values()]
     beyond, others = counts[:, of_numbers].sum(1), counts[:, [*of_quantities, _MEASURE]].sum(1)
     likely, told = likeliest(counts, exact.records), _TOLD * deviation
-    share = max(_MOSTLY - _HIDES * deviation / max(exact.records, 1), _AT_LEAST)
-    numbers, values, most = likely[:, [*of_numbers, _SWITCH]].sum(1), likely.sum(1), share * likely.sum(1)
+    numbers, values = likely[:, [*of_numbers, _SWITCH]].sum(1), likely.sum(1)
+    most = (_MOSTLY * values - _HIDES * deviation).maximum(_AT_LEAST * values)
     are_numbers = (numbers > most) & (counts[:, _CODED] <= told)
     of_quantity, places = likely[:, of_quantities].max(1)
     are_quantities = (of_quantity > most) & (of_quantity > 0) & ~are_numbers
@@ -171,7 +174,7 @@ def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_comm
     strays = others - torch.where(are_quantities, own, 0.0)
     read = are_numbers | are_quantities
     of_measures = numbers + likely[:, [*of_quantities, _MEASURE]].sum(1) > most
-    without_share = beyond + counts[:, _SWITCH] - counts[:, _SHARE]
+    without_share = counts[:, [*set(of_numbers) - {_SHARE}, _SWITCH]].sum(1)
 
     def named(chosen: Tensor) -> tuple[str, ...]:
         """Return the columns that are chosen, `[columns]`."""
@@ -193,8 +196,8 @@ def likeliest(counts: Tensor, records: int) -> Tensor:
     (projection on a simplex: Duchi et al. 2008, "Efficient Projections onto the l1-Ball", figure 1).
 
     Args:
-        counts: Noisy numbers, `[columns, kinds]`.
-        records: Number of rows.
+        counts: Noisy numbers, `[columns, kinds]`; a kind that noise alone may be can have been taken for none.
+        records: Number of rows, which is public.
 
     Examples:
         >>> likeliest(torch.tensor([[90.0, 40.0, -20.0]]), 100).tolist(), likeliest(torch.tensor([[9.0, -2.0]]), 100)

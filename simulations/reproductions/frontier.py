@@ -62,7 +62,11 @@ class Method(BaseModel):
     grid_of_images: Mapping[str, tuple[Any, ...]] | None = None
 
     def tried(self, on_images: bool = False) -> Iterator[dict[str, Any]]:
-        """Yield the settings that it tries on tables, or on images."""
+        """Yield the settings that it tries.
+
+        Args:
+            on_images: Whether the data are images, which may have a grid of their own.
+        """
         if on_images and self.grid_of_images is not None:
             yield from _combinations(self.grid_of_images)
             return

@@ -17,7 +17,7 @@ SCORECARD = "scorecard.csv"
 EVERY = "every record"
 """In place of a column: what every record gets."""
 RECORDS = "training records"
-"""Column: about how many have a category or bin; 0 where noisy sums cannot tell, and the score decides nothing."""
+"""Column: about how many have a category or bin; 0 where it is taken for none, and the score decides nothing."""
 
 LOW, HIGH = "low of", "high of"
 """Begin the names of the columns, one for each class, with the ends of a score's interval."""
@@ -44,10 +44,10 @@ def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str], recor
         model: A trained model for which `is_scorecard` holds.
         encoding: How the columns of a table become its features.
         labels: Names of the classes.
-        records: About how many training records have each category and bin, 0 where that cannot be told from none,
+        records: About how many training records have each category and bin, 0 where it is taken for none,
             `[d - 1]`; None where that is not known.
         deviations: By how much the noise of privacy moves the weight of either of two classes, `[d]`, NaN where no
-            record is told to be (`fedfair.moments.front.Refits`); None where that is not known.
+            record is taken to be (`fedfair.moments.front.Refits`); None where that is not known.
 
     Returns:
         Columns: column, value, the number of records where it is known, where deviations are known the ends of an

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedfair.datasets.features.encoding import OTHER, Bounding, Encoding, Feature
 from fedfair.mechanisms.randomness import generator
-from fedfair.moments.filled_bins import Records, filled, numbers_of_records
+from fedfair.moments.filled_bins import Records, columns_of, filled, numbers_of_records
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import mixed, moment_sums, unmixed, unsvec
 
@@ -86,7 +86,7 @@ def test_a_column_of_which_a_category_is_left_out_is_not_centred() -> None:
     assert bins.ending[8].abs().max() > 0
 
 
-def test_a_bin_is_fitted_to_where_it_is_told_from_none_or_worth_its_noise_and_holds_many() -> None:
+def test_a_bin_has_a_say_where_it_is_told_from_none_or_holds_many_and_none_is_further() -> None:
     """Against the rule in words, one number at a time: of 1,000 records, ten are many."""
     cases = {(9.0, 2.0): True,  # three deviations and more: told
              (5.0, 2.0): False,  # not told, and few
@@ -94,15 +94,27 @@ def test_a_bin_is_fitted_to_where_it_is_told_from_none_or_worth_its_noise_and_ho
              (11.0, 8.0): False,  # many, but more likely noise
              (200.0, 150.0): False, (240.0, 150.0): True}
     numbers, deviations = torch.tensor([*cases], dtype=torch.float64).T
-    assert Records(numbers, deviations).fitted_to(1000.0).tolist() == [*cases.values()]
+    assert Records(numbers, deviations, 1000.0).filled.tolist() == [*cases.values()]
 
 
-def test_with_much_noise_numbers_that_are_fitted_to_are_nearer_than_all_or_than_those_that_are_told() -> None:
-    """Mean squared error over 200 draws, where a number that is not fitted to counts as 0."""
+def test_with_much_noise_numbers_that_have_a_say_are_nearer_than_all_or_than_those_of_three_deviations() -> None:
+    """Mean squared error over 200 draws, where a number without a say counts as 0."""
     exact = features()[:, :-1].count_nonzero(0).double()
     lost = torch.zeros(3, dtype=torch.float64)
     for seed in range(200):
         found = numbers_of_records(released(60.0, seed), ENCODING)
-        for number, kept in enumerate((found.fitted_to(1000.0), torch.ones(10, dtype=torch.bool), found.told)):
+        told = found.numbers > 3 * found.deviations
+        for number, kept in enumerate((found.filled, torch.ones(10, dtype=torch.bool), told)):
             lost[number] += (torch.where(kept, found.numbers, 0.0) - exact).square().sum()
     assert lost[0] < 0.95 * lost[1:].min()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_classifiers_are_fitted_to_what_pages_count_records_of(seed: int) -> None:
+    """Else a category would decide that a scorecard has no record of."""
+    bins = filled(released(60.0, seed), ENCODING)
+    assert bins.records is not None
+    counted = (bins.records.rounded > 0).nonzero().flatten().tolist()
+    for places in columns_of(ENCODING.features).values():
+        kept = {*bins.kept.tolist()} & {*places}
+        assert kept == {*counted} & {*places} or (len(kept) == 1 and not {*counted} & {*places})

@@ -210,7 +210,7 @@ def test_a_column_of_0_and_1_has_two_bins_however_rare_its_ones_are(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("zeros_and_ones", "others", "deviation", "least", "most"), [
-    (4000, 0, 20, 0.85, 0.97),  # all but those whose noise looks like other values
+    (4000, 0, 20, 0.95, 0.995),  # all but those whose noise looks like other values
     (4000, 0, 200, 0.0, 0.0),  # noise that may hide a tenth of the values
     (3600, 400, 100, 0.0, 0.15), (3600, 400, 50, 0.0, 0.0), (0, 4000, 20, 0.0, 0.0)])
 def test_a_column_is_of_0_and_1_only_if_the_noise_could_not_hide_others(zeros_and_ones: int, others: int,
