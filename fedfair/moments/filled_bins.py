@@ -60,10 +60,14 @@ class Records(NamedTuple):
     every: float
 
     @property
+    def told(self) -> Tensor:
+        """Whether each number stands out of its noise, `[d - 1]`."""
+        return self.numbers > _STANDS_OUT * self.deviations
+
+    @property
     def filled(self) -> Tensor:
-        """Whether each feature is taken to be some record's, `[d - 1]`."""
-        many = (_NEARER * self.deviations).clamp(min=_MANY * self.every)
-        return (self.numbers > _STANDS_OUT * self.deviations) | (self.numbers > many)
+        """Whether each feature is taken to be some record's, `[d - 1]`: told, or many and nearer the truth than 0."""
+        return self.told | (self.numbers > (_NEARER * self.deviations).clamp(min=_MANY * self.every))
 
     @property
     def rounded(self) -> Tensor:

@@ -113,7 +113,7 @@ class Refits(NamedTuple):
 
     Attributes:
         deviations: By how much the weight of either class is off, `[points, d]`, by noise and where rare bins are held
-            near 0; NaN where no record is taken to be.
+            near 0; NaN where the number of records does not stand out of its noise.
         draws: Weights of the second class in fits with fresh noise, less those of the front, `[draws, points, d]`;
             those of the first class are off by as much the other way.
         changed: Share of the records of each group that a fit with fresh noise decides otherwise, as far as scores are

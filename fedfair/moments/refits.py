@@ -68,7 +68,7 @@ def refits(moments: Moments, course: Course, second: Tensor, front: Sequence[Poi
     lifted = made @ bins.ending.T
     off = lifted.square().mean(0) + _held_back(course, bins, weights, lifted.square().mean(0))
     assert bins.records is not None  # of categories and bins
-    unknown = torch.cat([~bins.records.filled, torch.zeros(1, dtype=torch.bool)])
+    unknown = torch.cat([~bins.records.told, torch.zeros(1, dtype=torch.bool)])
     by_person = (_people(bins.records, encoding, draws) @ lifted.flatten(0, 1).T).view(-1, DRAWS, len(front)).std(1)
     uneven = by_person.mean(0) / by_person.square().mean(0).sqrt().clamp(min=torch.finfo(torch.float64).tiny)
     means = torch.zeros(len(moments.first), len(unknown), dtype=torch.float64)

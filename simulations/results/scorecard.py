@@ -46,8 +46,9 @@ def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str], recor
         labels: Names of the classes.
         records: About how many training records have each category and bin, 0 where it is taken for none,
             `[d - 1]`; None where that is not known.
-        deviations: By how much the noise of privacy moves the weight of either of two classes, `[d]`, NaN where no
-            record is taken to be (`fedfair.moments.front.Refits`); None where that is not known.
+        deviations: By how much the noise of privacy moves the weight of either of two classes, `[d]`, NaN where the
+            number of records does not stand out of its noise (`fedfair.moments.front.Refits`); None where that is not
+            known.
 
     Returns:
         Columns: column, value, the number of records where it is known, where deviations are known the ends of an
