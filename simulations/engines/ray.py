@@ -20,7 +20,7 @@ from flwr.common.constant import ErrorCode
 from ray.exceptions import RayError, RayTaskError
 
 from fedfair.protocol.messages import unpacked
-from simulations.engines.local import NumberedGrid
+from simulations.engines.numbered import NumberedGrid
 from simulations.engines.ray_workers import Shape, within_messages, workers
 
 _NUMBERS = count(1)  # of everything that this process puts: workers outlive grids

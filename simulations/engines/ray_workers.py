@@ -21,7 +21,7 @@ import torch
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from simulations.engines.local import identify_process
+from simulations.engines.numbered import identify_process
 from simulations.engines.program import OtherProgram, refuse_other_programs
 
 _log = logging.getLogger(__name__)
