@@ -27,7 +27,7 @@ from simulations.engines.program import OtherProgram, refuse_other_programs
 _log = logging.getLogger(__name__)
 
 _PATIENCE = 5  # seconds
-_LEAVE = 15  # seconds in which a command says what it keeps, also on a busy machine
+_LEAVE = 40  # seconds in which a command says what it keeps, also on a busy machine: Ray ends it after a minute
 _STOPPED = 130  # the exit code of a command that was interrupted, whether it leaves by itself or not
 _PAUSE, _MISSED = 2.0, 5  # a head that is asked every two seconds has died when it did not answer five times
 
