@@ -25,7 +25,7 @@ from tests.ports import free_ports
 WAITS = """
     import threading, time
     from simulations.engines import ray_workers
-    ray_workers._PAUSE, ray_workers._LEAVE = 0.05, 1
+    ray_workers._PAUSE, ray_workers._LEAVE = 0.05, 10
     ray_workers._is_in = lambda head: {within}
     watching = threading.Thread(target=ray_workers._stop_without, args=("127.0.0.1:{port}",), daemon=True)
     watching.start()
