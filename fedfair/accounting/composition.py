@@ -25,7 +25,7 @@ from fedfair.accounting.knots import mixtures
 from fedfair.accounting.selection import Charged, Charges, unfolded
 from fedfair.plugins.registry import Registry
 
-_LARGEST = 20.0
+_LARGEST = 20.0  # mu, above which rounding would count
 _MARGIN = 1e-9  # by which what is returned is larger, beside the rounding of the formula
 _LEAST_NOISE, _MOST_NOISE = 0.05, 1e5  # the noise multipliers among which calibration looks
 
@@ -51,7 +51,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return high * (1 + _MARGIN)
 
 
-def has_closed_form(mu: float) -> bool:
+def _has_closed_form(mu: float) -> bool:
     """Return whether `gaussian_epsilon` takes this mu."""
     return 0 < mu <= _LARGEST
 
@@ -124,7 +124,7 @@ def by_pld(releases: Mapping[Release, int], delta: float) -> float:
     Where nothing is sampled the distribution is a Gaussian, and epsilon is known in closed form (`gaussian_epsilon`).
     """
     mu = math.sqrt(sum(count / release.multiplier**2 for release, count in releases.items()))
-    if all(release.rate == 1 for release in releases) and has_closed_form(mu):
+    if all(release.rate == 1 for release in releases) and _has_closed_form(mu):
         return gaussian_epsilon(mu, delta)
     if min(release.multiplier for release in releases) < _LEAST:
         return by_rdp(releases, delta)

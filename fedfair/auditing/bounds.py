@@ -70,11 +70,11 @@ def lower_bound(scores: Floats, included: Bools, delta: float, confidence: float
     "replace", a canary is a pair of records of which one is in, the first if `included`. The bound is still on the
     epsilon of adding or removing one record.
     """
-    return best_share(scores, included, confidence, partial(_epsilon_at, delta=delta, neighbours=neighbours))
+    return _best_share(scores, included, confidence, partial(_epsilon_at, delta=delta, neighbours=neighbours))
 
 
-def best_share(scores: Floats, included: Bools, confidence: float, epsilon: Callable[[int, int, int, float], float]
-               ) -> Bound:
+def _best_share(scores: Floats, included: Bools, confidence: float, epsilon: Callable[[int, int, int, float], float]
+                ) -> Bound:
     """Return the largest of the bounds from guessing on several shares of the canaries, each at a quarter of the error.
 
     Args:
@@ -285,7 +285,7 @@ def curve_bound(scores: Floats, included: Bools, delta: float, confidence: float
         neighbours: With "replace" a canary is a pair of records of which one is in, which is twice the mu.
     """
     pair = 2 if neighbours == "replace" else 1
-    return best_share(scores, included, confidence, partial(_epsilon, delta=delta, pair=pair))
+    return _best_share(scores, included, confidence, partial(_epsilon, delta=delta, pair=pair))
 
 
 def _epsilon(canaries: int, guesses: int, correct: int, error: float, delta: float, pair: int) -> float:

@@ -6,7 +6,7 @@ through it as a batch of one, and what the model keeps of it is put back (`fedfa
 
 `torch.func.vmap` cannot follow PyTorch's fused recurrent layers. So Opacus's DPLSTM, DPGRU or DPRNN, which computes
 what nn.LSTM, nn.GRU or nn.RNN computes, step by step, stands in for the layer while a batch is vectorised, with the
-layer's own parameters (`stand_ins`); the model never changes.
+layer's own parameters (`_stand_ins`); the model never changes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def vectorised(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
     # Each path once: functional_call, left to find tied ones, does not restore a layer that a model holds twice.
     names = {f"{prefix}.{attribute}" if prefix else attribute: name for prefix, layer in model.named_modules()
              for attribute, name in owned.get(layer, {}).items()}
-    with forgetting(model), stand_ins(model) as renamed:
+    with forgetting(model), _stand_ins(model) as renamed:
 
         def one_loss(parameters: Gradients, x_i: Tensor, y_i: Tensor) -> tuple[Tensor, Tensor]:
             """Return one example's loss, to be differentiated, and its value."""
@@ -121,7 +121,7 @@ def losses_of(loss: Loss, output: Tensor, y: Tensor) -> Tensor:
 
 
 @contextmanager
-def stand_ins(model: nn.Module) -> Iterator[Callable[[Values], Values]]:
+def _stand_ins(model: nn.Module) -> Iterator[Callable[[Values], Values]]:
     """Put Opacus's layers in the place of a model's recurrent layers while the context lasts.
 
     Yields a function from the values of the model's parameters, by path, to those of the parameters that it has now.

@@ -120,7 +120,7 @@ def filled(moments: Moments, encoding: Encoding) -> Filled:
         mean = _mean(own, records.numbers, width)
         for place in set(places) - set(own):
             lift[place] = _next(place, own, encoding.features, mean)
-        if is_complete(column, encoding):
+        if _is_complete(column, encoding):
             centre[places] -= mean
             centre[-1] += mean / encoding.bounding.constant
     kept = (lift.diagonal() == 1).nonzero().flatten()
@@ -143,7 +143,7 @@ def numbers_of_records(moments: Moments, encoding: Encoding) -> Records:
              (pooled.second[:, -1] / (value * moments.last), deviation * value / moments.last / math.sqrt(2), nowhere),
              (sums / value, noise / value, nowhere)]
     for column, places in columns_of(encoding.features).items():
-        if is_complete(column, encoding):
+        if _is_complete(column, encoding):
             across = pooled.second[:, places].sum(1) / value**2
             found.append((across, deviation * math.sqrt(len(places) / 2), places))
     total, precision = torch.zeros(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64)
@@ -166,7 +166,7 @@ def columns_of(features: Sequence[Feature]) -> Mapping[str, list[int]]:
     return places
 
 
-def is_complete(column: str, encoding: Encoding) -> bool:
+def _is_complete(column: str, encoding: Encoding) -> bool:
     """Return whether every record has one of a column's features, as far as its kind tells."""
     own = [feature for feature in encoding.features if feature.column == column]
     if any(feature.column == column for feature in encoding.left_out):
@@ -237,7 +237,7 @@ def _numbers(pooled: Pooled, bins: Filled, encoding: Encoding, column: Tensor) -
     """Return about how many records have each feature but the constant one, `[k - 1]`, and how many there are."""
     assert bins.records is not None
     numbers = bins.records.numbers[bins.kept[:-1]].clamp(min=0)
-    complete = [number for number, name in enumerate(columns_of(encoding.features)) if is_complete(name, encoding)]
+    complete = [number for number, name in enumerate(columns_of(encoding.features)) if _is_complete(name, encoding)]
     sums = [numbers[column[:-1] == number].sum() for number in complete]
     whole = torch.stack([pooled.records, *sums]).mean().clamp(min=1.0)
     for number, total in zip(complete, sums, strict=True):

@@ -10,7 +10,7 @@ the same holds, since a record is in one group.
 
 Sufficient statistics with noise: Vu and Slavkovic 2009; Foulds et al. 2016; Wang 2018 (AdaSSP).
 
-Of records whose features are ones, sums are numbers of records and of pairs, times what a one becomes (`counted_sums`).
+Of records whose features are ones, sums are numbers of records and of pairs, times what a one becomes.
 A bounded row has the same number v in every place that is not 0, and a constant c behind them (`Bounding`); v depends
 on how many ones it has, which is their number of columns unless a cell is missing or unknown. So sum phi phi' over rows
 of m ones is the number of rows with a one in both of two places, times v^2, v c or c^2. Numbers are counted exactly, in
@@ -73,13 +73,13 @@ def moment_sums(features: Tensor, y: Tensor, group: Tensor, groups: int, classes
     second = torch.zeros(parts, width, width, dtype=torch.float64)
     first = torch.zeros(groups * classes, width, dtype=torch.float64)
     cell, part = (group * classes + y).cpu(), group.cpu() if by_group else torch.zeros(len(y), dtype=torch.long)
-    if not (isinstance(features, Cells) and counted_sums(features, cell, part, second, first)):
+    if not (isinstance(features, Cells) and _counted_sums(features, cell, part, second, first)):
         _added_up(features, cell, part, second, first)
     return {"second": svec(second), "first": first.view(groups, classes, width).transpose(1, 2).contiguous()}
 
 
 def _added_up(features: Tensor, cell: Tensor, part: Tensor, second: Tensor, first: Tensor) -> None:
-    """Add the sums over records to `second` and `first`; see `counted_sums` for the arguments."""
+    """Add the sums over records to `second` and `first`; see `_counted_sums` for the arguments."""
     for rows in torch.split(torch.arange(len(features)), _AT_A_TIME):
         phi = within_one(features[rows].double().cpu())
         first.index_add_(0, cell[rows], phi)
@@ -88,7 +88,7 @@ def _added_up(features: Tensor, cell: Tensor, part: Tensor, second: Tensor, firs
             second[place] += own.T @ own
 
 
-def counted_sums(cells: Cells, cell: Tensor, part: Tensor, second: Tensor, first: Tensor) -> bool:
+def _counted_sums(cells: Cells, cell: Tensor, part: Tensor, second: Tensor, first: Tensor) -> bool:
     """Add the sums over n records to `second` and `first`, if their features are bounded ones.
 
     Args:

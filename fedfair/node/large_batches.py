@@ -45,7 +45,7 @@ def probe_of(model: nn.Module, loss: Loss, x: Tensor, targets: Tensor) -> Probe:
     """
     if not isinstance(x, Cells):
         return per_example(model, loss, x, targets)
-    rows = rows_of_ones(x)
+    rows = _rows_of_ones(x)
     if rows is not None and len(x):
         with suppress(UnreadableError):
             return LookedUpProbe(model, loss, rows, targets)
@@ -55,7 +55,7 @@ def probe_of(model: nn.Module, loss: Loss, x: Tensor, targets: Tensor) -> Probe:
                            for part in torch.split(torch.arange(len(x)), MADE_TOGETHER)])
 
 
-def rows_of_ones(cells: Cells) -> Ones | None:
+def _rows_of_ones(cells: Cells) -> Ones | None:
     """Return the rows of records whose features are bounded ones; None for others.
 
     Args:

@@ -154,11 +154,7 @@ def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_comm
     deviation = multiplier * math.sqrt(len(columns) + 2)
     noisy = add_noise(noise, exact.released, deviation, draws)
     *of_columns, empty = noisy["kinds"]
-    counts = torch.stack(of_columns)
-    rare = counts[:, _RARE]
-    counts[:, _RARE] = torch.where(rare > _LIKELY * deviation, rare, 0.0)
-    if not may_have_commas:
-        counts[:, [_BY_DOT, _BY_COMMA]] = 0.0  # nothing was counted there, but noise was added
+    counts = _without_absent(torch.stack(of_columns), deviation, may_have_commas)
     by_dot, by_comma = counts[:, _BY_DOT].sum(), counts[:, _BY_COMMA].sum()
     comma = may_have_commas and bool(by_comma > by_dot)
     of_numbers, of_quantities = [_NUMBER, _SHARE, _BY_COMMA if comma else _BY_DOT], [*_QUANTITIES.values()]
@@ -174,7 +170,7 @@ def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_comm
     strays = others - torch.where(are_quantities, own, 0.0)
     read = are_numbers | are_quantities
     of_measures = numbers + likely[:, [*of_quantities, _MEASURE]].sum(1) > most
-    without_share = counts[:, [*set(of_numbers) - {_SHARE}, _SWITCH]].sum(1)
+    without_share = counts[:, [_NUMBER, of_numbers[-1], _SWITCH]].sum(1)
 
     def named(chosen: Tensor) -> tuple[str, ...]:
         """Return the columns that are chosen, `[columns]`."""
@@ -187,6 +183,15 @@ def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_comm
         shares=named(are_numbers & (counts[:, _SHARE] > told) & (without_share > told)),
         switches=named(are_numbers & (beyond <= _HIDDEN * deviation) & (deviation <= _FAINT * values)),
         evenness=evenness_of(noisy["classes"]))
+
+
+def _without_absent(counts: Tensor, deviation: float, may_have_commas: bool) -> Tensor:
+    """Return noisy counts, 0 where noise alone may be the count of a rare kind, or nothing was counted."""
+    absent = torch.zeros_like(counts, dtype=torch.bool)
+    absent[:, _RARE] = counts[:, _RARE] <= _LIKELY * deviation
+    if not may_have_commas:
+        absent[:, [_BY_DOT, _BY_COMMA]] = True
+    return counts.masked_fill(absent, 0.0)
 
 
 def likeliest(counts: Tensor, records: int) -> Tensor:

@@ -154,7 +154,7 @@ def verdict(final: pd.DataFrame, sizes: dict[str, int]) -> list[str]:
     return [lost + _more_than_others(-paid, group, runs) + ".", *_recovered(of_group)]
 
 
-def is_least(values: pd.DataFrame, name: str) -> bool:
+def _is_least(values: pd.DataFrame, name: str) -> bool:
     """Return whether the seeds tell that one column is smaller than every other, whichever was to be named.
 
     Args:
@@ -178,7 +178,7 @@ def _more_than_others(gained: pd.DataFrame, group: str, runs: int) -> str:
     """Return the end of the sentence on the group with the largest mean loss."""
     if gained.shape[1] < 2:
         return ""
-    if is_least(gained, group):
+    if _is_least(gained, group):
         return ", more than any other group"
     return (f"; {_seeds(runs)} cannot tell which group loses most")
 
@@ -196,7 +196,7 @@ def _recovered(costs: pd.DataFrame) -> Sequence[str]:
     if adjusted[best] >= LEVEL:
         return [f"{best}'s mean loss there is smaller by {back[best]:.3f}, which {_seeds(len(costs))} cannot tell from "
                 "chance."]
-    most = len(others) > 1 and is_least(costs[others], best)
+    most = len(others) > 1 and _is_least(costs[others], best)
     return [f"{best} recovers {back[best]:.3f} of it{', more than any other method' * most} (Wilcoxon, Holm over "
             f"{len(others)} test{'s' * (len(others) > 1)}, {len(costs)} seeds, p < {LEVEL})."]
 
