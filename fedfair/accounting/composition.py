@@ -15,14 +15,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import Any
 
+import numpy as np
 import scipy
 
 from fedfair.accounting import fourier, renyi
 from fedfair.accounting.events import Release, refuse_impossible
 from fedfair.accounting.figures import up
 from fedfair.accounting.knots import mixtures
-from fedfair.accounting.selection import Charged, Charges, unfolded
+from fedfair.accounting.selection import Charged, Charges, Selection, gained, most_gained, unfolded
 from fedfair.plugins.registry import Registry
 
 _LARGEST = 20.0  # mu, above which rounding would count
@@ -42,26 +44,50 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     """
     if not 0 < mu <= _LARGEST:
         raise ValueError(f"mu is {mu}: take a number above 0, and at most {_LARGEST:g}")
-    low, high = 0.0, mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-12
-    if _delta(low, mu) <= delta:
+    return _least(lambda epsilon: float(_delta(epsilon, mu)), delta, _enough(mu, delta))
+
+
+def _epsilon_of_best(mu: float, delta: float, selection: Selection) -> float:
+    """Return an upper bound on epsilon where one of the releases that `mu` adds up is the best of several trials.
+
+    Args:
+        mu: As `gaussian_epsilon` has it, of all releases, with one trial of the selection.
+        delta: Delta, strictly between 0 and 1.
+        selection: The selection.
+    """
+    weights, gains = gained(selection)
+    most = _enough(mu, delta / selection.mean) + most_gained(selection)
+    return _least(lambda epsilon: float(weights @ _delta(epsilon - gains, mu)), delta, most)
+
+
+def _enough(mu: float, delta: float) -> float:
+    """Return an epsilon at which delta is smaller, from a bound on the tails of a normal distribution."""
+    return mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-12
+
+
+def _least(delta_at: Callable[[float], float], delta: float, high: float) -> float:
+    """Return an epsilon at which delta is small enough, above the least by at most twice the margin."""
+    low = 0.0
+    if delta_at(low) <= delta:
         return 0.0
     while high - low > _MARGIN * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if _delta(middle, mu) <= delta * (1 - _MARGIN) else (middle, high)
+        low, high = (low, middle) if delta_at(middle) <= delta * (1 - _MARGIN) else (middle, high)
     return high * (1 + _MARGIN)
 
 
-def _has_closed_form(mu: float) -> bool:
-    """Return whether `gaussian_epsilon` takes this mu."""
-    return 0 < mu <= _LARGEST
+def _mu_of(releases: Mapping[Release, int]) -> float | None:
+    """Return the mu of all releases together, where nothing is sampled and `gaussian_epsilon` takes it."""
+    mu = math.sqrt(sum(count / release.multiplier**2 for release, count in releases.items()))
+    return mu if 0 < mu <= _LARGEST and all(release.rate == 1 for release in releases) else None
 
 
-def _delta(epsilon: float, mu: float) -> float:
-    """Return delta at an epsilon."""
+def _delta(epsilon: Any, mu: float) -> Any:
+    """Return delta at an epsilon, or at each of an array."""
     from scipy.special import log_ndtr  # here, since it takes time to import
 
-    above, below = float(log_ndtr(mu / 2 - epsilon / mu)), epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-    return math.exp(above) * -math.expm1(min(below - above, 0.0))
+    above, below = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+    return np.exp(above) * -np.expm1(np.minimum(below - above, 0.0))
 
 
 Accountant = str
@@ -99,7 +125,11 @@ def _epsilon(releases: frozenset[tuple[Charged, int]], delta: float, accountant:
     if not releases:
         return 0.0
     plain, left, extra = unfolded(dict(releases), delta)
-    return ACCOUNTANTS[accountant](plain, left) + extra
+    simple, mu = ACCOUNTANTS[accountant](plain, left) + extra, _mu_of(plain)
+    selected = [release for release, count in releases for _ in range(count) if isinstance(release, Selection)]
+    if accountant == "pld" and mu is not None and len(selected) == 1:
+        return min(simple, _epsilon_of_best(mu, delta, selected[0]))
+    return simple
 
 
 @ACCOUNTANTS.register("rdp")
@@ -123,8 +153,7 @@ def by_pld(releases: Mapping[Release, int], delta: float) -> float:
 
     Where nothing is sampled the distribution is a Gaussian, and epsilon is known in closed form (`gaussian_epsilon`).
     """
-    mu = math.sqrt(sum(count / release.multiplier**2 for release, count in releases.items()))
-    if all(release.rate == 1 for release in releases) and _has_closed_form(mu):
+    if (mu := _mu_of(releases)) is not None:
         return gaussian_epsilon(mu, delta)
     if min(release.multiplier for release in releases) < _LEAST:
         return by_rdp(releases, delta)

@@ -103,25 +103,55 @@ def outputs(multiplier: float, at: float, bins: int = 400) -> np.ndarray:
     return np.where(left > 0, norm.sf(left) - norm.sf(right), norm.cdf(right) - norm.cdf(left))
 
 
-@settings(max_examples=100, deadline=None)
+def in_blocks(bins: int, low: int, high: int) -> np.ndarray:
+    """Return bins from the worst to the best: from `low` on, from `high` on, and those below `low`.
+
+    The worst order known: the outputs that are likeliest with the record win over all that are nearly as likely.
+    """
+    return np.array([*range(low, high), *range(high, bins), *range(low)])
+
+
+ORDERS_OF_401 = st.one_of(
+    st.none(), st.integers(0, 2**32 - 1).map(lambda seed: np.random.default_rng(seed).permutation(401)),
+    st.tuples(st.integers(0, 401), st.integers(0, 401)).map(lambda cuts: in_blocks(401, *sorted(cuts))))
+
+
+@settings(max_examples=200, deadline=None)
 @given(st.floats(0.3, 12.0), st.floats(1.5, 40.0), st.sampled_from(SHAPES), st.booleans(),
-       st.sampled_from([1e-2, 1e-4, 1e-6]), st.integers(0, 2**32 - 1) | st.none())
+       st.sampled_from([1e-2, 1e-4, 1e-6]), ORDERS_OF_401)
 def test_no_selection_costs_more_than_it_is_charged(multiplier: float, mean: float, shape: float, added: bool,
-                                                    delta: float, order: int | None) -> None:
+                                                    delta: float, order: np.ndarray | None) -> None:
     """A trial releases a noisy number in bins; scores follow the number itself, or any order whatever."""
     selection = Selection(multiplier, mean, shape)
-    ranked = slice(None) if order is None else np.random.default_rng(order).permutation(401)
+    ranked = slice(None) if order is None else order if added else 400 - order
     pair = [best(selection, outputs(multiplier, at)[ranked]) for at in ((1.0, 0.0) if added else (0.0, 1.0))]
     assert true_delta(*pair, epsilon({selection: 1}, delta)) <= delta * (1 + 1e-9)
 
 
-@given(st.floats(0.5, 6.0), st.floats(0.5, 6.0), st.sampled_from(SHAPES), st.booleans())
-@settings(max_examples=30, deadline=None)
-def test_a_release_beside_a_selection_adds_up(multiplier: float, beside: float, shape: float, added: bool) -> None:
+@given(st.floats(0.5, 6.0), st.floats(0.5, 6.0), st.sampled_from(SHAPES), st.booleans(),
+       st.tuples(st.integers(0, 201), st.integers(0, 201)))
+@settings(max_examples=60, deadline=None)
+def test_a_release_beside_a_selection_adds_up(multiplier: float, beside: float, shape: float, added: bool,
+                                              cuts: tuple[int, int]) -> None:
     selection, delta = Selection(multiplier, 8.0, shape), 1e-4
-    p, q = (np.outer(best(selection, outputs(multiplier, at, 200)), outputs(beside, at, 200))
+    order = in_blocks(201, *sorted(cuts)) if added else 200 - in_blocks(201, *sorted(cuts))
+    p, q = (np.outer(best(selection, outputs(multiplier, at, 200)[order]), outputs(beside, at, 200))
             for at in ((1.0, 0.0) if added else (0.0, 1.0)))
     assert true_delta(p, q, epsilon({selection: 1, Release(1.0, beside): 1}, delta)) <= delta * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("charged", "least"), [(Selection(5.5972, 10.0), 0.99), (Selection(49.72, 10.0), 0.97),
+                                                (Selection(0.8205, 10.0), 0.995), (Selection(1.6826, 3.0), 0.99),
+                                                (Selection(5.2973, 10.0, 0.0), 0.99)])
+def test_no_bound_on_a_selection_could_be_much_less(charged: Selection, least: float) -> None:
+    """Blocks of outputs reach almost what is charged: what is proved of Gaussian trials must be above `least` of it."""
+    bins, claim = 2001, epsilon({charged: 1}, 1e-5)
+    with_it, without = (outputs(charged.multiplier, at, bins - 1) for at in (1.0, 0.0))
+    cuts = [(low, high) for low in range(300, 1100, 25) for high in range(1100, 1900, 25)]
+    orders = [in_blocks(bins, *cut) for cut in cuts]
+    pairs = [(best(charged, with_it[order]), best(charged, without[order])) for order in orders]
+    assert max(true_delta(*pair, claim) for pair in pairs) <= 1e-5
+    assert max(true_delta(*pair, least * claim) for pair in pairs) > 1e-5
 
 
 def test_what_one_trial_costs_is_too_little() -> None:
