@@ -197,9 +197,13 @@ def ones_of(places: Tensor, features: int, dtype: torch.dtype) -> Tensor:
 
 
 def value_of_one(ones: Tensor, bounding: Bounding) -> Tensor:
-    """Return what each one of a row becomes that has so many `ones`, `[n]`, in double precision, `[n]`."""
-    scale = math.hypot(bounding.longest, bounding.constant)
-    return bounding.longest / ones.double().sqrt().clamp(min=bounding.longest) / scale
+    """Return what each one of a row becomes that has so many `ones`, `[n]`, in double precision, `[n]`.
+
+    Rounded as `Bounding.of` does. (Torch's roots of many numbers at once are not, on some processors.)
+    """
+    scale, most = math.hypot(bounding.longest, bounding.constant), int(ones.max()) if ones.numel() else 0
+    lengths = [max(math.sqrt(number), bounding.longest) for number in range(most + 1)]
+    return torch.tensor([1 / length * bounding.longest / scale for length in lengths], dtype=torch.float64)[ones.long()]
 
 
 def _by_category(own: Mapping[Feature, int], known: Sequence[str], none: int) -> Tensor:

@@ -8,7 +8,7 @@ import random
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ from simulations.fitting.classifier import FairPrivateClassifier
 from simulations.fitting.fit import Wanted
 from simulations.fitting.save import save
 from strategies.server.existing_app import PrivateTraining
+from strategies.server.known_clients import KnownClients
 from strategies.server.releases.threshold_search import ThresholdSearch
 
 CODES = (12345678901234567, 12345678901234568)
@@ -229,7 +230,17 @@ def test_a_decimal_mark_that_one_row_decides_is_found(tmp_path: Path) -> None:
     assert audited_run(file, decimal=".") == set()
 
 
-def of_app(other: Path, table: Path, folder: Path) -> Left:
+class Restarted(LocalGrid):
+    """Nodes without keys that are started again after each round, and then have other ids."""
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Answer, and start the nodes again."""
+        replies = list(super().send_and_receive(messages, timeout=timeout))
+        self._contexts = {node + 100: context for node, context in self._contexts.items()}
+        return replies
+
+
+def of_app(other: Path, grid: type[LocalGrid], table: Path, folder: Path) -> Left:
     """Train as an existing Flower app does, on the table and on another client's, whole batches at a time."""
     clients = [Task(csv=str(each), label="hired", group="sex", ranges={"years": [0, 30]}, categories={
         "city": ["Bonn", "Kiel", "other"]}, missing="drop", decimal=".", split=(1.0, 0.0, 0.0)).data().train
@@ -256,7 +267,7 @@ def of_app(other: Path, table: Path, folder: Path) -> Left:
     first = torch.nn.Linear(clients[0].x.shape[1], 2)
     for parameter in first.parameters():
         torch.nn.init.zeros_(parameter)
-    result = strategy.start(LocalGrid(app, 2), ArrayRecord(first.state_dict()), num_rounds=2)
+    result = strategy.start(grid(app, 2), ArrayRecord(first.state_dict()), num_rounds=6)
     folder.mkdir()
     (folder / "model.txt").write_text(str(result.arrays.to_torch_state_dict()))
     ledger = strategy.ledger
@@ -270,14 +281,21 @@ def of_app(other: Path, table: Path, folder: Path) -> Left:
                 logs=False)  # in which Flower says how long it took
 
 
-def audited_app(tmp_path: Path) -> set[str]:
+def audited_app(tmp_path: Path, grid: type[LocalGrid] = LocalGrid) -> set[str]:
     """Return what tells of a row in an existing app."""
     file, other = people(tmp_path / "people.csv"), people(tmp_path / "other.csv")
-    return told(replay(partial(of_app, other), file, "hired", "sex"))
+    return told(replay(partial(of_app, other, grid), file, "hired", "sex"))
 
 
-def test_nothing_but_the_releases_of_an_existing_app_tells_of_a_row(tmp_path: Path) -> None:
-    assert audited_app(tmp_path) == set()
+@pytest.mark.parametrize("grid", [LocalGrid, Restarted])
+def test_nothing_but_the_releases_of_an_existing_app_tells_of_a_row(grid: type[LocalGrid], tmp_path: Path) -> None:
+    assert audited_app(tmp_path, grid) == set()
+
+
+def test_a_node_that_is_charged_as_another_when_it_is_started_again_is_found(tmp_path: Path,
+                                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KnownClients, "check", lambda self, node, name: f"node {node}")
+    assert "releases" in audited_app(tmp_path, Restarted)
 
 
 def test_an_existing_app_that_clips_nothing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
