@@ -166,7 +166,8 @@ class LookedUpProbe:
     """A probe of a linear layer on rows of ones (`fedfair.gradients.layer_probe.Probe`).
 
     Args:
-        model: One linear layer, alone or in `Sequential`s, all of which is trained, in double precision.
+        model: One linear layer, alone or in `Sequential`s, also after a `Flatten`, all of which is trained, in double
+            precision.
         loss: From outputs `[n, q]` and targets to one loss per example, `[n]`.
         rows: Its inputs, of d + 1 numbers.
         targets: Targets, `[n]`.
@@ -208,8 +209,13 @@ class LookedUpProbe:
 
 
 def _only_layer(model: nn.Module) -> tuple[nn.Linear, dict[str, str]]:
-    """Return a model's only layer, and the model's names of its parameters; raise `UnreadableError` for another."""
+    """Return a model's only layer, and the model's names of its parameters; raise `UnreadableError` for another.
+
+    A `Flatten` before it changes nothing of rows.
+    """
     layer, *rest = chain_of(model)
+    if type(layer) is nn.Flatten and layer.start_dim == 1 and len(rest) == 1:
+        layer, *rest = rest
     trained, owned = trained_parameters(model)
     if rest or type(layer) is not nn.Linear or len(trained) < len([*model.parameters()]) or (
             layer.weight.dtype != torch.float64 or layer.weight.device.type != "cpu"):

@@ -27,7 +27,7 @@ from fedfair.gradients.layers import Materialised, flat
 from fedfair.gradients.passes import UnreadableError
 from fedfair.gradients.probe import per_example
 from fedfair.mechanisms.clipping import Flat
-from fedfair.models.published import loss
+from fedfair.models.published import linear, loss
 from fedfair.node.large_batches import MADE_TOGETHER, LookedUpProbe, Ones, PortionedProbe, probe_of
 from fedfair.node.node import Node
 from fedfair.protocol.task import Task
@@ -48,7 +48,7 @@ def people(records: int) -> GroupedDataset:
 
 
 @pytest.mark.parametrize(("model", "kind"), [
-    (nn.Linear(WIDTH, 2), LookedUpProbe),
+    (nn.Linear(WIDTH, 2), LookedUpProbe), (linear((WIDTH,), (), 2), LookedUpProbe),
     (nn.Sequential(nn.Linear(WIDTH, 4), nn.Tanh(), nn.Linear(4, 2)), PortionedProbe)])
 def test_gradients_of_all_records_are_those_of_their_features(model: nn.Module, kind: type) -> None:
     data = people(MADE_TOGETHER + 100)
