@@ -145,9 +145,17 @@ class Ones(NamedTuple):
             total += table.index_select(0, places)
         return total * self.values[:, None] + self.constant * weight[:, self.features]
 
+    def portions(self) -> Iterator[Ones]:
+        """Yield rows that are taken together."""
+        for places, values in zip(_split(self.places), _split(self.values), strict=True):
+            yield self._replace(places=places, values=values)
+
     def weighted(self, factors: Tensor) -> Tensor:
         """Return the sum of f_i phi_i' for factors `[n, q]`: `[q, d + 1]`."""
-        return torch.stack([self._weighted(column) for column in factors.unbind(1)])
+        total = factors.new_zeros(factors.shape[1], self.features + 1)
+        for part, own in zip(self.portions(), _split(factors), strict=True):
+            total += torch.stack([part._weighted(column) for column in own.unbind(1)])
+        return total
 
     def _weighted(self, factors: Tensor) -> Tensor:
         """Return the sum of f_i phi_i for factors `[n]`: `[d + 1]`."""
@@ -185,14 +193,9 @@ class LookedUpProbe:
 
     def __init__(self, model: nn.Module, loss: Loss, rows: Ones, targets: Tensor) -> None:
         layer, self._names = _only_layer(model)
-        with torch.no_grad():
-            output = rows.times(layer.weight) + (0 if layer.bias is None else layer.bias)
-        output.requires_grad_()
-        losses = loss(output, targets)
-        (self._slopes,) = torch.autograd.grad(losses.sum(), output)
-        self._rows, self.losses = rows, losses.detach()
-        lengths = rows.norms() if layer.bias is None else rows.norms().square().add(1).sqrt()
-        self.norms = torch.linalg.vector_norm(self._slopes, dim=1) * lengths
+        self._rows = rows
+        each = [_of_scores(layer, loss, part, own) for part, own in zip(rows.portions(), _split(targets), strict=True)]
+        self._slopes, self.norms, self.losses = (torch.cat(parts) for parts in zip(*each, strict=True))
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """See `fedfair.gradients.layer_probe.Probe`."""
@@ -206,6 +209,22 @@ class LookedUpProbe:
         factors = full_precision(coefficients)[:, None] * self._slopes
         sums = {self._names["weight"]: self._rows.weighted(factors)}
         return sums | ({self._names["bias"]: factors.sum(0)} if "bias" in self._names else {})
+
+
+def _of_scores(layer: nn.Linear, loss: Loss, rows: Ones, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the slopes of the losses in a layer's scores, `[n, q]`, the lengths of the gradients, and the losses."""
+    with torch.no_grad():
+        output = rows.times(layer.weight) + (0 if layer.bias is None else layer.bias)
+    output.requires_grad_()
+    losses = loss(output, targets)
+    (slopes,) = torch.autograd.grad(losses.sum(), output)
+    lengths = rows.norms() if layer.bias is None else rows.norms().square().add(1).sqrt()
+    return slopes, torch.linalg.vector_norm(slopes, dim=1) * lengths, losses.detach()
+
+
+def _split(values: Tensor) -> Sequence[Tensor]:
+    """Return the portions of values of each record that are taken together."""
+    return torch.split(values, MADE_TOGETHER)
 
 
 def _only_layer(model: nn.Module) -> tuple[nn.Linear, dict[str, str]]:
