@@ -259,7 +259,8 @@ def test_types_of_arrow_in_pandas_are_read_as_those_of_pandas(tmp_path: Path) ->
     values: dict[Any, list[Any]] = {
         pa.date32(): [datetime.date(2020, 1, 1), None], pa.duration("s"): [pd.Timedelta(days=1), None],
         pa.decimal128(8, 2): [decimal.Decimal("1.50"), None], pa.time64("us"): [datetime.time(13), None],
-        pa.timestamp("us"): [pd.Timestamp("2020-01-01 03:00"), None], pa.int64(): [LARGE, None]}
+        pa.timestamp("us"): [pd.Timestamp("2020-01-01 03:00"), None], pa.int64(): [LARGE, None],
+        pa.dictionary(pa.int32(), pa.string()): ["north", None]}
     arrow = {str(kind): pd.array(cells, dtype=pd.ArrowDtype(kind)) for kind, cells in values.items()}
     plain = {str(kind): pd.Series(cells, dtype="Int64" if kind == pa.int64() else None)
              for kind, cells in values.items()}
