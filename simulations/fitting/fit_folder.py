@@ -358,7 +358,7 @@ _SHOWN_BY = "`fedfair data check` shows them."
 
 def _of_kinds(asked: Mapping[str, Any]) -> list[str]:
     """Say what the noisy counts of cells tell of quantities that are not plain numbers."""
-    columns = {name: ", ".join(asked.get(name, ())) for name in ("measures", "strays", "shares")}
+    columns = {name: ", ".join(asked.get(name, ())) for name in ("measures", "strays", "shares", "texts")}
     return [line for name, line in {
         "measures": f"Most values of {columns['measures']} look like quantities that are written with a bound, a unit "
                     "or two numbers, and are read as text, each a category: write plain numbers in one unit, or say "
@@ -366,4 +366,6 @@ def _of_kinds(asked: Mapping[str, Any]) -> list[str]:
         "strays": f"Some values of {columns['strays']} are quantities with a bound or a unit, no plain numbers, and "
                   f"count as missing: write plain numbers in one unit. {_SHOWN_BY}",
         "shares": f"Some values of {columns['shares']} have a sign of per cent, and others none; they are read as if "
-                  "none had: write all in one way."}.items() if columns[name]]
+                  "none had: write all in one way.",
+        "texts": f"The noisy counts do not tell that {columns['texts']} holds numbers, which --monotone takes it for: "
+                 "values that are none count as missing."}.items() if columns[name]]

@@ -184,6 +184,24 @@ def test_scores_go_one_way_where_that_is_asked(tmp_path: Path) -> None:
     assert story.asked["monotone"] == ["age=down"]
 
 
+@pytest.mark.parametrize("written", ["days", "durations", "decimal commas", "zeros and ones", "names"])
+def test_a_column_with_a_direction_is_read_as_without_one(written: str, tmp_path: Path) -> None:
+    """As what it holds by noisy counts; one that is no number by them is taken for one, and that is said."""
+    draws = np.random.default_rng(0)
+    age = draws.integers(18, 80, 2000)
+    hired = np.where(age + draws.normal(0, 9, 2000) > 50, "yes", "no")
+    ages = {"days": (pd.Timestamp("1930-01-01") + pd.to_timedelta(age * 365, unit="D")).strftime("%Y-%m-%d"),
+            "durations": [f"P{years}D" for years in age], "decimal commas": [f"{years},5" for years in age],
+            "zeros and ones": (age > 50).astype(int), "names": np.where(age > 50, "old", "young")}[written]
+    table = pd.DataFrame({"age": ages, "sex": draws.choice(["f", "m"], 2000), "hired": hired})
+    table.to_csv(tmp_path / "people.csv", index=False, sep=";")
+    fitted = fit(Wanted(tmp_path / "people.csv", "hired", "sex", epsilon=20.0, monotone=("age=up",)))
+    scores = save(fitted, tmp_path / "out").scorecard.query("column == 'age' and value != 'missing'")["score of yes"]
+    said = "counts do not tell that age holds numbers" in (tmp_path / "out" / "report.html").read_text()
+    assert (said, scores.is_monotonic_increasing) == (written == "names", True)
+    assert said or scores.max() - scores.min() > 0.5
+
+
 def test_the_command_takes_directions(tmp_path: Path) -> None:
     words = ["fit", str(file(tmp_path, 300)), "--label", "hired", "--group", "sex", "--monotone"]
     refused = CliRunner().invoke(app, [*words, "age=sideways"])
