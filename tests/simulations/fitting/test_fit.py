@@ -165,6 +165,20 @@ def test_a_gap_that_no_model_keeps_is_told(tmp_path: Path) -> None:
     assert any("model of the front was within the gap of 0 on" in line for line in story.doubts)
 
 
+def test_groups_and_classes_may_have_the_same_names(tmp_path: Path) -> None:
+    """As of columns of 0 and 1, which are as different as columns of f and m, yes and no."""
+    table = people(2000).drop(columns="postcode")
+    coded = table.assign(sex=(table["sex"] == "m").astype(int), hired=(table["hired"] == "yes").astype(int))
+    taus = []
+    for frame in (table, coded):
+        fitted = fit(Wanted(frame, "hired", "sex", epsilon=8.0, gap=0.05))
+        assert save(fitted, tmp_path / f"{len(taus)}").figure("demographic_parity").told
+        front = fitted.result.front
+        assert front is not None
+        taus.append({point.tau for point in front.front.points})
+    assert taus[0] == taus[1] > {1.0}
+
+
 def test_scores_go_one_way_where_that_is_asked(tmp_path: Path) -> None:
     """With what grows and falls again in truth, in all of the front."""
     draws = np.random.default_rng(0)
