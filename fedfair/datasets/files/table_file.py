@@ -153,8 +153,26 @@ def of_arrow(table: Any) -> pd.DataFrame:
     exact: dict[Any, Any] = {pa.bool_(): pd.BooleanDtype()}
     for name in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"):
         exact[getattr(pa, name.lower())()] = pd.api.types.pandas_dtype(name)  # doubles would round whole numbers
-    frame: pd.DataFrame = _without_own_types(table).to_pandas(types_mapper=exact.get, date_as_object=False)
+    plain = _without_own_types(_with_labels(table))
+    frame: pd.DataFrame = plain.to_pandas(types_mapper=exact.get, date_as_object=False)
     return frame
+
+
+def _with_labels(table: Any) -> Any:
+    """Return a table of Arrow in which a class label of Hugging Face is the name that its file declares."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    written = (table.schema.metadata or {}).get(b"huggingface")
+    features = json.loads(written).get("info", {}).get("features", {}) if written else {}
+    for name, feature in features.items():
+        names = feature.get("names") if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else None
+        if names and name in table.column_names and pa.types.is_integer(table.schema.field(name).type):
+            numbers = table.column(name)
+            known = pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, len(names)))
+            labels = pc.take(pa.array(names, pa.string()), pc.if_else(known, numbers, None))
+            table = table.set_column(table.column_names.index(name), name, labels)
+    return table
 
 
 def _without_own_types(table: Any) -> Any:
