@@ -48,6 +48,17 @@ class Row(NamedTuple):
     own: Estimate
     other: Estimate
 
+    @property
+    def given(self) -> str:
+        """The other model's figure, whatever is known of its interval."""
+        return f"{self.other.value:.3f}"
+
+    @property
+    def reach(self) -> str:
+        """Its interval as far as it was given, "" if it was not."""
+        low, high = (None if end != end else f"{end:.3f}" for end in (self.other.low, self.other.high))
+        return f"{low} to {high}" if low and high else f"from {low}" if low else f"to {high}" if high else ""
+
 
 def read_beside(path: Path) -> dict[str, Any]:
     """Return the figures of another model: its name, and rows of group, metric, value and perhaps low and high.

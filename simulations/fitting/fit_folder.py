@@ -229,6 +229,14 @@ class Story:
         return shares | {ALL: sum(counts[group] * shares[group] for group in shares) / max(sum(counts.values()), 1.0)}
 
     @property
+    def stability(self) -> str:
+        """The same in a sentence, which names the groups of which something can be told."""
+        named = [f"{100 * self.changed[group]:.1f} of {group}" for group in self.groups
+                 if self.figure("accuracy", group).told]
+        return (f"If the noise of privacy had been drawn anew, about {100 * self.changed[ALL]:.1f} of 100 decisions "
+                f"would be other{': ' if named else ''}{', '.join(named)}.")
+
+    @property
     def directions(self) -> str:
         """Which numbers the score goes one way with, in words; "" for none."""
         words = {"up": "more", "down": "less"}

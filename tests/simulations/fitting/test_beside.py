@@ -32,6 +32,8 @@ def test_a_model_without_privacy_is_shown_beside_and_said_to_be_uncovered(tmp_pa
     assert all(row.own.value == row.own.value for row in rows)
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Beside no privacy" in page
+    for given in ("<span>0.810</span>", "<span>0.400</span>", "<span>0.600</span>"):  # which have no intervals
+        assert given in page
     assert "Figures of x are left out: this table has the groups f, m." in page
     assert "but for the figures of no privacy, which were given" in page
     earlier = read_beside(tmp_path / "out")
