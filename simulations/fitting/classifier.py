@@ -204,7 +204,8 @@ def _names(what: str, given: ArrayLike, rows: int) -> list[str]:
     if len(table) != rows:
         raise ValueError(f"{what} has {len(table)} rows, but X has {rows}: give one for each row")
     named = table.apply(lambda column: column.map(_whole, na_action="ignore"))  # 1.0 beside a gap is 1, as without
-    return named.astype("string").fillna("missing").agg(" & ".join, axis=1).tolist()
+    texts: list[str] = named.astype("string").fillna("missing").agg(" & ".join, axis=1).tolist()
+    return texts
 
 
 def _whole(value: Any) -> Any:
