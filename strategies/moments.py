@@ -329,8 +329,14 @@ class Moments(Strategy):
 
     @property
     def _constrains(self) -> bool:
-        """Whether groups are something else than classes, as everybody can see by their names."""
-        return self.population.names != self.population.labels
+        """Whether groups are something else than classes, as everybody can see by the columns that hold them.
+
+        Of a data set without such columns their own names say so. Names of a table do not: both may be 0 and 1.
+        """
+        columns = {*self.task.attributes} - {None}
+        if self.task.label is None or not columns:
+            return self.population.names != self.population.labels
+        return columns != {self.task.label}
 
     @property
     def _groups(self) -> int:

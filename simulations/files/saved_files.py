@@ -65,7 +65,7 @@ def save_tensors(tensors: Mapping[str, Tensor], file: Path, described: Mapping[s
 
 
 def saved_table(path: Path, needed: Sequence[str], **options: Any) -> pd.DataFrame:
-    """Read a table that was written as Parquet or CSV, as the end of its name says.
+    """Read a table that was written as Parquet or CSV, as the end of its name says, with the names as they were.
 
     Args:
         path: File.
@@ -77,7 +77,8 @@ def saved_table(path: Path, needed: Sequence[str], **options: Any) -> pd.DataFra
         ValueError: If it cannot be read, or lacks a column.
     """
     with _named(path):
-        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, **options)
+        table = (pd.read_parquet(path) if path.suffix == ".parquet" else
+                 _mapped(pd.read_csv(path, **options), from_spreadsheet_cell))
     absent = [name for name in needed if name not in table.columns]
     if absent:
         raise ValueError(f"{path} has no column {', '.join(map(repr, absent))}: {_WHOLE}")

@@ -48,6 +48,17 @@ class Row(NamedTuple):
     own: Estimate
     other: Estimate
 
+    @property
+    def given(self) -> str:
+        """The other model's figure, whatever is known of its interval."""
+        return f"{self.other.value:.3f}"
+
+    @property
+    def reach(self) -> str:
+        """Its interval as far as it was given, "" if it was not."""
+        low, high = (None if end != end else f"{end:.3f}" for end in (self.other.low, self.other.high))
+        return f"{low} to {high}" if low and high else f"from {low}" if low else f"to {high}" if high else ""
+
 
 def read_beside(path: Path) -> dict[str, Any]:
     """Return the figures of another model: its name, and rows of group, metric, value and perhaps low and high.
@@ -57,7 +68,8 @@ def read_beside(path: Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If columns are absent, a metric is none that is compared, or a value is no number.
+        ValueError: If columns are absent, a metric is none that is compared, a value is no share, or none of its
+            interval, or a figure is there twice.
     """
     file = path / FIGURES if path.is_dir() else path
     if not file.is_file():
@@ -74,7 +86,24 @@ def read_beside(path: Path) -> dict[str, Any]:
         rows.append({"group": str(row["group"]), "metric": str(row["metric"]), **numbers})
     if not rows:
         raise ValueError(f"{file} has none of the figures that are compared: {', '.join(known)}")
+    if not path.is_dir():  # noise may move what a fit wrote
+        _refuse_no_shares(rows, file)
     return {"name": path.resolve().name if path.is_dir() else path.stem, "rows": rows}
+
+
+def _refuse_no_shares(rows: Sequence[Mapping[str, Any]], file: Path) -> None:
+    """Raise `ValueError` for a figure that is not between 0 and 1, not within its interval, or there twice."""
+    seen = set()
+    for row in rows:
+        named = f"{row['metric']} of {row['group']}"
+        if not all(0 <= row[name] <= 1 for name in ("value", "low", "high") if name in row):
+            raise ValueError(f"{file} has {named} outside 0 to 1: give shares, such as 0.83 for 83 %")
+        if not row.get("low", 0.0) <= row["value"] <= row.get("high", 1.0):
+            raise ValueError(f"{file} has {named} outside its own interval: low is at most value, and value at most "
+                             "high")
+        if named in seen:
+            raise ValueError(f"{file} has {named} twice: leave one of them out")
+        seen.add(named)
 
 
 def _is_known(end: Any) -> bool:
@@ -103,6 +132,16 @@ def beside(story: Story) -> Sequence[Row]:
     wanted += [(words, ALL, metric) for metric, words in OF_ALL.items() if metric not in RATES]
     return [Row(words, group, story.figure(metric, group), figures[group, metric])
             for words, group, metric in wanted if (group, metric) in figures]
+
+
+def unknown_groups(story: Story) -> list[str]:
+    """Return the groups of the other model's figures that the fit does not have, sorted.
+
+    Args:
+        story: The fit.
+    """
+    rows = story.asked.get("beside", {}).get("rows", ())
+    return sorted({row["group"] for row in rows} - {*story.groups, ALL})
 
 
 class Pair(NamedTuple):

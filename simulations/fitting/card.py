@@ -131,9 +131,7 @@ def _about(story: Story) -> Iterable[str]:
     made_by = f"fedfair {installed('fedfair')}."
     yield " ".join([*(f"{what}: {value}." for what, value in told.items() if value), made_by])
     if story.changed:
-        by_group = ", ".join(f"{100 * story.changed[group]:.1f} of {group}" for group in story.groups)
-        yield (f"If the noise of privacy had been drawn anew, about {100 * story.changed[ALL]:.1f} of 100 decisions "
-               f"would be other: {by_group}.")
+        yield story.stability
 
 
 def _among(story: Story) -> Iterable[str]:

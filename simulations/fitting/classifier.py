@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fedfair.accounting import Ledger
+from fedfair.datasets.names import value_name
 from fedfair.moments.heads import Constraint
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.save import told
@@ -98,7 +99,15 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             ValueError: If the rows cannot be used.
         """
         frame, names = self._frame(X, reset=True)
+        own = [_LABEL, *([] if self.attribute_in_model else [_GROUP]), *([] if sites is None else [_SITE])]
+        taken = [name for name in own if name in names]
+        if taken:
+            raise ValueError(f"X has a column {taken[0]!r}, which is what fit calls one of its own: give it another "
+                             "name")
         labels = column_or_1d(y, warn=True)
+        if pd.isna(labels).any():
+            raise ValueError(f"y has no class in row {int(pd.isna(labels).argmax()) + 1}: leave such rows out, since "
+                             "nothing can be learned from them")
         check_classification_targets(labels)
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
@@ -117,12 +126,11 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             "attribute_in_model": self.attribute_in_model,
             **({"randomness": "system"} if seed is None else {"randomness": "seeded", "seed": seed}),
             **({} if self.split is None else {"split": self.split}),
-            **({} if self.gap_among is None else {"gap_among": [*map(str, self.gap_among)]}),
+            **({} if self.gap_among is None else {"gap_among": [*map(value_name, self.gap_among)]}),
             **({} if self.favourable is None else {"favourable": f"{_place(self.classes_, self.favourable):06d}"})}
         self.fitted_ = fit(Wanted(table, _LABEL, group, self.epsilon, self.delta, self.gap, self.constraint, settings,
                                   site=None if sites is None else _SITE, count_in=self.count_in,
-                                  monotone=tuple(f"{name}={'up' if way > 0 else 'down'}"
-                                                 for name, way in (self.monotonic_cst or {}).items() if way)))
+                                  monotone=_directions(self.monotonic_cst)))
         self._model = TrainedClassifier.of(self.fitted_.result)
         return self
 
@@ -195,7 +203,23 @@ def _names(what: str, given: ArrayLike, rows: int) -> list[str]:
     table = pd.DataFrame(given if isinstance(given, pd.DataFrame | pd.Series) else np.asarray(given))
     if len(table) != rows:
         raise ValueError(f"{what} has {len(table)} rows, but X has {rows}: give one for each row")
-    return table.astype("string").fillna("missing").agg(" & ".join, axis=1).tolist()
+    named = table.apply(lambda column: column.map(_whole, na_action="ignore"))  # 1.0 beside a gap is 1, as without
+    texts: list[str] = named.astype("string").fillna("missing").agg(" & ".join, axis=1).tolist()
+    return texts
+
+
+def _whole(value: Any) -> Any:
+    """Return the name of a number, and any other value as it is."""
+    return value_name(value) if isinstance(value, float) else value
+
+
+def _directions(asked: Any) -> tuple[str, ...]:
+    """Return the directions of columns as a fit takes them; raise `ValueError` for what is none."""
+    if asked is None:
+        return ()
+    if not isinstance(asked, Mapping) or any(way not in (-1, 0, 1) for way in asked.values()):
+        raise ValueError(f"monotonic_cst is {asked!r}: give 1, 0 or -1 by column, for example {{'years': 1}}")
+    return tuple(f"{name}={'up' if way > 0 else 'down'}" for name, way in asked.items() if way)
 
 
 def _place(classes: NDArray[Any], favourable: Any) -> int:

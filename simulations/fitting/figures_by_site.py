@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from fedfair.datasets.names import from_spreadsheet_cell
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL, find, shown_in
 from fedfair.fairness.site_figures import COMPARED, LESS_OTHERS, WITHIN_SITES
@@ -53,7 +52,7 @@ class SiteStory:
         table = saved_table(folder / SITES, SITE_COLUMNS, keep_default_na=False, dtype={"site": str, "group": str},
                             na_values={name: [""] for name in ("value", "low", "high")})
         rows = records(table[table["split"].isin(MEASURED_ON)])
-        figures = {(str(from_spreadsheet_cell(row["site"])), str(from_spreadsheet_cell(row["group"])), row["metric"]):
+        figures = {(str(row["site"]), str(row["group"]), row["metric"]):
                    Estimate(row["value"], row["low"], row["high"]) for row in rows}
         return SiteStory([*dict.fromkeys(site for site, _, _ in figures if site != ALL)], figures)
 

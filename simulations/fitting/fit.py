@@ -203,8 +203,6 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
         if column not in table.names:
             raise unknown("column", column, table.names)
     _refuse_roles(made, [*directed])
-    known = {*made.numbers, *dict(made.quantities or ()), *(entry.column for entry in made.ranges or ())}
-    made = made.model_copy(update={"numbers": (*made.numbers, *(name for name in directed if name not in known))})
     _refuse_dates(made, table.dates)
     if table.listed:
         made = made.model_copy(update={"categorical": (*(made.categorical or ()), *table.listed)})
@@ -227,6 +225,7 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     wanted.charge(delta)
     found = Kinds((), reading.decimal) if budget.kinds is None else kinds(
         counts, asked, reading, commas, budget.kinds, made.noise, source(key, "kinds"))
+    found = _as_directed(found, [name for name in directed if name in asked])
     terms = selected and Terms(selected, wanted.epsilon, delta, made.accountant, budget.released)
     noise = multiplier_of(budget.target_epsilon, delta, made.accountant) if terms is None else terms.trial().multiplier
     numbers = (*made.numbers, *found.numbers, *dict(found.quantities))
@@ -249,6 +248,18 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     whole = replace(result, ledger=_with_kinds(result.ledger, budget, made.holds_out))
     return Fitted(replace(wanted, delta=delta), whole, (*found.numbers, *dict(found.quantities)), few, selected,
                   counted=found)
+
+
+def _as_directed(found: Kinds, directed: Sequence[str]) -> Kinds:
+    """Return what noisy counts tell, with columns of a direction as numbers that are none by them.
+
+    Args:
+        found: What they tell.
+        directed: Columns with a direction, of which nothing else is known.
+    """
+    texts = tuple(name for name in directed if name not in (*found.numbers, *dict(found.quantities)))
+    return found._replace(numbers=(*found.numbers, *texts), texts=texts,
+                          measures=tuple(name for name in found.measures if name not in texts))
 
 
 def _of_switches(made: Experiment, switches: Sequence[str]) -> Mapping[str, Any]:

@@ -229,6 +229,14 @@ class Story:
         return shares | {ALL: sum(counts[group] * shares[group] for group in shares) / max(sum(counts.values()), 1.0)}
 
     @property
+    def stability(self) -> str:
+        """The same in a sentence, which names the groups of which something can be told."""
+        named = [f"{100 * self.changed[group]:.1f} of {group}" for group in self.groups
+                 if self.figure("accuracy", group).told]
+        return (f"If the noise of privacy had been drawn anew, about {100 * self.changed[ALL]:.1f} of 100 decisions "
+                f"would be other{': ' if named else ''}{', '.join(named)}.")
+
+    @property
     def directions(self) -> str:
         """Which numbers the score goes one way with, in words; "" for none."""
         words = {"up": "more", "down": "less"}
@@ -358,7 +366,7 @@ _SHOWN_BY = "`fedfair data check` shows them."
 
 def _of_kinds(asked: Mapping[str, Any]) -> list[str]:
     """Say what the noisy counts of cells tell of quantities that are not plain numbers."""
-    columns = {name: ", ".join(asked.get(name, ())) for name in ("measures", "strays", "shares")}
+    columns = {name: ", ".join(asked.get(name, ())) for name in ("measures", "strays", "shares", "texts")}
     return [line for name, line in {
         "measures": f"Most values of {columns['measures']} look like quantities that are written with a bound, a unit "
                     "or two numbers, and are read as text, each a category: write plain numbers in one unit, or say "
@@ -366,4 +374,6 @@ def _of_kinds(asked: Mapping[str, Any]) -> list[str]:
         "strays": f"Some values of {columns['strays']} are quantities with a bound or a unit, no plain numbers, and "
                   f"count as missing: write plain numbers in one unit. {_SHOWN_BY}",
         "shares": f"Some values of {columns['shares']} have a sign of per cent, and others none; they are read as if "
-                  "none had: write all in one way."}.items() if columns[name]]
+                  "none had: write all in one way.",
+        "texts": f"The noisy counts do not tell that {columns['texts']} holds numbers, which --monotone takes it for: "
+                 "values that are none count as missing."}.items() if columns[name]]

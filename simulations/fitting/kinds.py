@@ -71,6 +71,7 @@ class Kinds(NamedTuple):
         shares: Columns of numbers of which some have a sign of per cent, and others none.
         switches: Columns of numbers that are all 0 or 1, as far as the noise lets it be seen.
         evenness: How evenly records are divided among classes, from 0 to 1 (`evenness_of`); None if it was not asked.
+        texts: Columns that a person takes for numbers, and of which the counts do not tell that they are.
     """
 
     numbers: tuple[str, ...]
@@ -82,6 +83,7 @@ class Kinds(NamedTuple):
     shares: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
     evenness: float | None = None
+    texts: tuple[str, ...] = ()
 
 
 class Counts(NamedTuple):

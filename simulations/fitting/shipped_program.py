@@ -23,6 +23,7 @@ from fedfair.datasets.columns.cell import (
     counted_as_other,
     refuse_absent,
     unreadable,
+    without_values,
 )
 from fedfair.datasets.files.plain_rows import plain_rows
 
@@ -69,6 +70,9 @@ def read(rows: Sequence[Mapping[str, object]], unread: str = "refuse") -> tuple[
             said.append((counted_as_missing if column.known is None else counted_as_other)(column, doubts, len(rows)))
     if refused:
         raise ValueError("; ".join(refused))
+    empty = [number for number, row in enumerate(rows, 1) if all(each.is_missing(row[each.name]) for each in COLUMNS)]
+    if empty and COLUMNS:
+        said.append(without_values(empty, len(rows)))
     return found, said
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -63,6 +64,17 @@ def test_the_report_holds_no_control_characters(folder: Path) -> None:
     text = (folder / "report.html").read_text()
     assert not set(text) & set(map(chr, [*range(9), *range(11, 32), *range(127, 160)]))
     assert r"\x1b[2J[red]me" in text
+
+
+def test_a_fit_shows_names_as_they_are(file: Path) -> None:
+    """Its tables put an apostrophe before them, which its page does not, nor before a bin from -5 on."""
+    rows = pd.read_csv(file)
+    rows.assign(age=rows["age"] - 40).to_csv(file.parent / "fit.csv", index=False)
+    said("fit", str(file.parent / "fit.csv"), "--label", "=out", "--group", "\x1b[31mwho", "--epsilon", "20", "--out",
+         str(file.parent / "fit"))
+    page = (file.parent / "fit" / "report.html").read_text()
+    assert "=cmd|x" in page
+    assert not re.search("(&#39;|')[-=@+][\\w]", page.split("<main", 1)[1].split("<script", 1)[0])
 
 
 def test_drawings_and_latex_hold_no_control_characters() -> None:

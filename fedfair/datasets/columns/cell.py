@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from datetime import datetime, time
+from datetime import datetime, time, timedelta
 from functools import lru_cache
 from numbers import Number
 from typing import NamedTuple
 from unicodedata import normalize
 
-from fedfair.datasets.columns.quantities import WRITTEN, number_of, quantity_of
+from fedfair.datasets.columns.quantities import WRITTEN, duration_text, number_of, quantity_of
 
 _INVISIBLE = str.maketrans("", "", "\u200b\u200c\u200d\u2060\ufeff\u00ad")
 
@@ -154,12 +154,26 @@ class Column(NamedTuple):
         """Return the text of a category: a whole number has no decimals, midnight is a day; None if it is missing."""
         if cell is None or cell != cell:
             return None
-        if isinstance(cell, float) and cell.is_integer():
-            cell = int(cell)
-        if isinstance(cell, datetime) and cell.time() == time():
-            cell = cell.date()
-        text = spelled(str(cell))
+        text = spelled(_as_text(cell))
         return None if text in self.missing else text
+
+    def is_missing(self, cell: object) -> bool:
+        """Return whether a cell is missing."""
+        text = self.text(cell)
+        return text is None or (self.known is None and text.lower() in self.words)
+
+
+def _as_text(cell: object) -> str:
+    """Return a value as the training named it: a text that is a member of an enumeration is that text."""
+    if isinstance(cell, str):
+        return str.__str__(cell)
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "replace")
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    if isinstance(cell, datetime) and cell.time() == time():
+        return str(cell.date())
+    return duration_text(cell) if type(cell) is timedelta else str(cell)
 
 
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
@@ -195,7 +209,7 @@ def _finite(number: object) -> float | None:
 def written_number(text: str) -> float | None:
     """Return the number that a text writes, as a program does; None if it writes none."""
     try:
-        return float(text)
+        return float(text) if text.isascii() and "_" not in text else None  # Python's own writings are no file's
     except ValueError:
         return None
 
@@ -271,6 +285,19 @@ def counted_as_other(column: Column, doubts: list[Doubt], rows: int) -> str:
     return (f"{len(doubts):,} of {rows:,} values of {column.name!r} {are} none of the categories that the model knows, "
             f"{_some(known) if known else 'of which there are none'}, and {count} as {meant}: "
             f"{_some(each.cell for each in doubts)}")
+
+
+def without_values(places: list[int], rows: int) -> str:
+    """Return the sentence about rows that have no value in any column of a model.
+
+    Args:
+        places: Their numbers, from 1, at least one.
+        rows: Number of all rows.
+    """
+    have, are = ("has", "is") if len(places) == 1 else ("have", "are")
+    return (f"{len(places):,} of {rows:,} rows {have} none of the values that the model needs, or cannot be read, and "
+            f"{are} decided as one of which all values are missing: row {', '.join(map(str, places[:5]))}"
+            + (", ..." if len(places) > 5 else ""))
 
 
 def _some(values: Iterable[object]) -> str:

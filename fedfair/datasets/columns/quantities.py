@@ -48,6 +48,22 @@ def quantity_of(cell: object) -> tuple[str, float] | None:
     return ("time", _microseconds(cell) / HOUR) if isinstance(cell, time) else None
 
 
+def duration_text(span: timedelta) -> str:
+    """Return a duration as pandas writes it.
+
+    Args:
+        span: The duration.
+
+    Examples:
+        >>> duration_text(timedelta(hours=3)), duration_text(timedelta(days=-1, seconds=5, microseconds=7))
+        ('0 days 03:00:00', '-1 days +00:00:05.000007')
+    """
+    minutes, seconds = divmod(span.seconds, 60)
+    fraction = f".{span.microseconds:06d}" if span.microseconds else ""
+    sign = "+" if span.days < 0 else ""
+    return f"{span.days} days {sign}{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}{fraction}"
+
+
 def quantity_of_text(text: str) -> str:
     """Return which quantity a text writes, "" for none.
 

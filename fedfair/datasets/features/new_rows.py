@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_float_dtype, is_integer_dtype
+from pandas.api.types import is_float_dtype, is_integer_dtype, is_scalar
 
 from fedfair.datasets.columns.cell import (
     Column,
@@ -20,6 +20,7 @@ from fedfair.datasets.columns.cell import (
     refuse_absent,
     truth_values,
     unreadable,
+    without_values,
 )
 from fedfair.datasets.columns.convention import MISSING
 from fedfair.datasets.columns.texts import ALWAYS, AMONG_NUMBERS
@@ -91,6 +92,9 @@ def read_new(frame: pd.DataFrame, encoding: Encoding, unread: Unreadable = "refu
             said += [counted_as_other(column, doubts, len(frame))] * bool(doubts)
     if refused:
         raise ValueError("; ".join(refused))
+    if encoding.reading.keeps_missing and columns:
+        empty = np.logical_and.reduce([_each(frame[column.name], column.is_missing) for column in columns])
+        said += [without_values((np.flatnonzero(empty) + 1).tolist(), len(frame))] * bool(empty.any())
     return pd.DataFrame(made, index=range(len(frame))), said
 
 
@@ -137,12 +141,16 @@ def _others(cells: pd.Series, column: Column, encoding: Encoding) -> list[Doubt]
 
 
 def _each(cells: pd.Series, meaning: Callable[[Any], Any]) -> list[Any]:
-    """Return what each cell means, `[n]`; equal cells of different types, such as 1 and True, are told apart."""
+    """Return what each cell means, `[n]`; equal cells of different types, such as 1 and True, are told apart.
+
+    A list, or what else is no single value, is what it is written as, which no column knows.
+    """
     found: dict[tuple[type, Any], Any] = {}
     meant = []
     for cell, missing in zip(cells.tolist(), cells.isna().tolist(), strict=True):
         value = None if missing else bool(cell) if isinstance(cell, np.bool_) else cell
-        key = (type(value), value if value.__hash__ else str(value))
+        value = value if is_scalar(value) else str(value)
+        key = (type(value), value)
         if key not in found:
             found[key] = meaning(value)
         meant.append(found[key])

@@ -20,6 +20,7 @@ import pandas as pd
 from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.tidy import declared_quantity, listed, with_columns
+from fedfair.datasets.files.csv_file import places_of_names, without_names
 from fedfair.datasets.files.part_files import folder_values, part_files
 from fedfair.datasets.files.row_file import open_rows
 from fedfair.datasets.files.survey_file import SUFFIXES
@@ -61,7 +62,7 @@ class ParquetFile(NamedTuple):
             rows: Most rows of a chunk.
         """
         for frame in _frames(self.path, rows):
-            yield pd.DataFrame({name: plain_values(column) for name, column in frame.items()})
+            yield _emptied(pd.DataFrame({name: plain_values(column) for name, column in frame.items()}))
 
 
 def open_parquet(path: Path) -> ParquetFile | None:
@@ -237,8 +238,10 @@ def read_files(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
     """
     files = part_files(path)
     if path.is_file() or not files:
-        return read_table(path, asked)
+        table = read_table(path, asked)
+        return table._replace(frame=without_names(table.frame, path))
     tables = [read_table(file, asked) for file in files]
+    tables = [table._replace(frame=without_names(table.frame, file)) for file, table in zip(files, tables, strict=True)]
     chunks = [_with_values(one_chunk(table.frame, table.separator), folder_values(file, path))
               for file, table in zip(files, tables, strict=True)]
     _refuse_others(files, chunks)
@@ -280,7 +283,16 @@ def _of_file(path: Path, asked: Asked, cells: int) -> Chunks:
         return Chunks(parquet.names, partial(parquet.frames, _rows(cells, parquet.names)),
                       listed=tuple(name for name in map(spelled, codes_of_parquet(path)) if name in parquet.names),
                       dates=parquet.dates)
-    return one_chunk(read_table(path, asked).frame)
+    return one_chunk(_emptied(read_table(path, asked).frame))
+
+
+def _emptied(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose rows are empty that repeat the names of its columns, as such lines of text are."""
+    again = places_of_names(frame)
+    if again:
+        frame = frame.copy()
+        frame.iloc[again] = None
+    return frame
 
 
 def _with_values(part: Chunks, values: Mapping[str, str]) -> Chunks:

@@ -15,9 +15,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TextIO
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
-from fedfair.datasets.columns.cell import plain, spelled
+from fedfair.datasets.columns.cell import folded, plain, spelled
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.files.plain_rows import said_separator
 from fedfair.datasets.files.text_file import Text, text_of
@@ -175,27 +177,55 @@ class CsvFile(NamedTuple):
         """
         with _incomplete_is_refused(self.text.path), self.text.open() as text:
             frame: pd.DataFrame = _parsed(text, self.layout).set_axis(self.names, axis=1)
-        alike = frame[frame.iloc[:, 0].astype("str").str.strip() == self.names[0]]
-        again = [line[0] for line in alike.itertuples() if repeats(line[1:], self.names)]
-        if not again:
-            return frame
-        _log.warning("left out: lines that repeat the names of the columns, %s of %s: was it put together from several "
-                     "files?", f"{len(again):,}", self.text.path)
-        return frame.drop(index=again).reset_index(drop=True)
+        return without_names(frame, self.text.path)
 
 
 def repeats(values: Iterable[object], names: Sequence[str]) -> bool:
-    """Return whether the values of a line are the names of the columns.
+    """Return whether the values of a line are the names of the columns, in capitals or not.
 
     Args:
         values: Values of a line.
         names: Names of the columns.
 
     Examples:
-        >>> repeats([" age", "sex"], ["age", "sex"]), repeats(["41", "f"], ["age", "sex"])
+        >>> repeats([" age", "Sex"], ["age", "sex"]), repeats(["41", "f"], ["age", "sex"])
         (True, False)
     """
-    return len(names) > 1 and [spelled(str(value)) for value in values] == [*names]
+    return len(names) > 1 and [folded(spelled(str(value))) for value in values] == [*map(folded, names)]
+
+
+def places_of_names(frame: pd.DataFrame) -> list[int]:
+    """Return the places of the rows that repeat the names of the columns, as tables have that were put together.
+
+    Args:
+        frame: Table as it was read.
+
+    Examples:
+        >>> places_of_names(pd.DataFrame({"age": [41, "Age", 18], "sex": ["f", "sex", "m"]}, dtype=object))
+        [1]
+    """
+    first = frame.iloc[:, 0]
+    if is_numeric_dtype(first):
+        return []
+    name = str(frame.columns[0]).lower()
+    alike = first.map(lambda cell: isinstance(cell, str) and cell.strip().lower() == name).astype(bool).to_numpy()
+    names = [*map(str, frame)]
+    return [place for place in np.flatnonzero(alike).tolist() if repeats(frame.iloc[place], names)]
+
+
+def without_names(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Return a table without rows that repeat the names of its columns; how many they are is a warning.
+
+    Args:
+        frame: Table as it was read.
+        path: Its file.
+    """
+    again = places_of_names(frame)
+    if not again:
+        return frame
+    _log.warning("left out: lines that repeat the names of the columns, %s of %s: was it put together from several "
+                 "files?", f"{len(again):,}", path)
+    return frame.drop(index=frame.index[again]).reset_index(drop=True)
 
 
 def open_csv(path: Path, asked: Asked = Asked()) -> CsvFile:  # noqa: B008

@@ -26,11 +26,13 @@ import pandas as pd
 import pooch
 import psutil
 from numpy.typing import ArrayLike
+from pandas.api.types import is_timedelta64_dtype
 from torch.utils.data import Dataset
 
 from fedfair.datasets.columns.tidy import with_columns
 from fedfair.datasets.files.query import Query
 from fedfair.datasets.files.table_file import named_by_itself, of_arrow, plain_value
+from fedfair.datasets.names import value_name
 
 _ROWS = 2**16  # of a batch, the most that is in memory at a time
 _ERRORS = (TypeError, ValueError, OverflowError, NotImplementedError)  # pyarrow's are of these kinds
@@ -219,12 +221,24 @@ def as_pandas(table: Any) -> Any:
 
 
 def _plain_type(column: pd.Series) -> pd.Series | None:
-    """Return a column of intervals as text and one of periods as moments; None for any other, which is plain."""
+    """Return a column of intervals as text, one of periods as moments, and categories of durations, or of several
+    kinds, as plain values; None for any other, which is plain.
+    """
     kind = column.cat.categories.dtype if isinstance(column.dtype, pd.CategoricalDtype) else column.dtype
     if isinstance(kind, pd.PeriodDtype):
         moments: pd.Series = column.astype(kind).dt.to_timestamp()
         return moments
-    return column.astype("string").astype(object) if isinstance(kind, pd.IntervalDtype) else None
+    if isinstance(kind, pd.IntervalDtype):
+        return column.astype(object).map(_interval_text, na_action="ignore").astype(object)
+    if kind is column.dtype or not (is_timedelta64_dtype(kind) or _of_no_type(column.cat.categories)):
+        return None
+    return column.astype(kind)
+
+
+def _interval_text(interval: pd.Interval) -> str:
+    """Return an interval as text, whose ends have no decimals where they are whole: a gap makes doubles of all."""
+    low, high = value_name(interval.left), value_name(interval.right)
+    return f"{'[' if interval.closed_left else '('}{low}, {high}{']' if interval.closed_right else ')'}"
 
 
 def _write(frame: Any, path: Path) -> None:
@@ -248,17 +262,24 @@ def _write(frame: Any, path: Path) -> None:
 def _is_of_one_kind(column: pd.Series) -> bool:
     """Return whether all cells of a column of objects are of one kind, which Arrow has a type for.
 
-    Of several kinds Arrow may take numbers for moments, and truth values for numbers.
+    Of several kinds Arrow may take numbers for moments, and truth values for numbers. Moments, durations and times
+    are none either: their column declares nothing, so that one more text in it is no other type.
     """
     import pyarrow as pa
 
-    if pd.api.types.infer_dtype(column, skipna=True) in ("mixed", "mixed-integer"):
+    if _of_no_type(column):
         return False
     try:
         pa.array(column, from_pandas=True)
     except _ERRORS:
         return False
     return True
+
+
+def _of_no_type(values: pd.Series | pd.Index) -> bool:
+    """Return whether objects are of several kinds, or moments, durations or times."""
+    return values.dtype == object and pd.api.types.infer_dtype(values, skipna=True) in (
+        "mixed", "mixed-integer", "date", "datetime", "datetime64", "time", "timedelta", "timedelta64")
 
 
 def _text(cell: Any) -> str | None:

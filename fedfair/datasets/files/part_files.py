@@ -11,6 +11,10 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """What stands for a missing value in the name of a folder."""
 
 
+_PARTS = "dataset_dict.json"
+"""Stands in a folder of which each folder is a table of Hugging Face's `save_to_disk`."""
+
+
 def part_files(path: Path) -> list[Path]:
     """Return the files of a table, sorted by name; none if there are none.
 
@@ -21,7 +25,7 @@ def part_files(path: Path) -> list[Path]:
 
     Raises:
         ValueError: If a link in the folder, or among what the pattern names, leads out of it: whoever may write there
-            could have any file read.
+            could have any file read; or if the folder holds several tables of Hugging Face.
     """
     if path.is_file():
         return [path]
@@ -35,6 +39,10 @@ def part_files(path: Path) -> list[Path]:
 
 def _files_in(path: Path) -> list[Path]:
     """Return the files of a folder that are meant, sorted by name."""
+    if (path / _PARTS).is_file():
+        parts = sorted(each.name for each in path.iterdir() if (each / "state.json").is_file())
+        raise ValueError(f"{path} holds the tables {', '.join(parts)} of a data set of Hugging Face: name one of them, "
+                         f"for example {path / parts[0] if parts else path}")
     saved = (path / "state.json").is_file() and (path / "dataset_info.json").is_file()
     found = sorted(each for each in path.iterdir() if each.name[0] not in "._")
     files = [file for file in found if file.is_file() and (file.suffix == ".arrow" or not saved)]

@@ -23,6 +23,8 @@ _ADDRESS = re.compile(r"(postgres(?:ql)?://)(?:([^:@/?#\s]*)(?::([^@/?#\s]*))?@)
 _SCHEME = re.compile(r"postgres(ql)?:/", re.IGNORECASE)
 _ROWS = 2**16  # of a batch, the most that is in memory at a time
 _TYPE_MODIFIER = b"POSTGRESQL:typmod"  # of a column of exact decimals: its digits
+_DUCK = b"DUCK"
+"""Stands at the start of a file of DuckDB, behind a checksum."""
 DUCKDB = (".duckdb", ".ddb")
 """How the name of a file of DuckDB ends, most often."""
 
@@ -123,7 +125,12 @@ class Query:
             return
         if not Path(self.source).is_file():
             raise FileNotFoundError(f"there is no file {self.source}")
-        with library("duckdb", "duckdb").connect(self.source, read_only=True) as connection:
+        duckdb = library("duckdb", "duckdb")
+        with Path(self.source).open("rb") as file:
+            if _DUCK not in file.read(16):
+                raise ValueError(f"{self.source} is no file of DuckDB, which a query needs: leave --sql out to read it "
+                                 "as a table")
+        with duckdb.connect(self.source, read_only=True) as connection:
             rows = connection.sql(sql)
             if rows is None:
                 raise ValueError('the query gives no rows: give one such as --sql "select * from people"')

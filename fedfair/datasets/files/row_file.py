@@ -136,9 +136,9 @@ def frame_of(lines: Sequence[str], layout: Layout, names: Sequence[str]) -> pd.D
         names: Names of the columns.
     """
     width, mark = len(names), layout.separator if layout.separator != " " else "\x1f"
-    empty = [""] * width
+    empty, first = [""] * width, names[0].lower()
     others = {place: _record(line, layout, names) or empty for place, line in enumerate(lines)
-              if not _is_plain(line, layout, width) or line.lstrip().startswith(names[0])}
+              if not _is_plain(line, layout, width) or line.lstrip()[:len(names[0])].lower() == first}
     bare = [mark * (width - 1) if place in others else line for place, line in enumerate(lines)]
     frame = pd.read_csv(StringIO("\n".join(bare)), sep=mark, names=list(names), header=None, index_col=False,
                         dtype="str", quoting=csv.QUOTE_NONE, na_filter=False, skipinitialspace=True,
@@ -244,7 +244,7 @@ def _single_values(record: Any) -> Mapping[str, Any]:
     """Return the cells of a record, None for those with lists or more records; no cells for what is no record."""
     if not isinstance(record, dict) or any(map(_is_broken, [*record, *record.values()])):
         return {}
-    return {name: None if isinstance(value, list | dict) else value for name, value in record.items()}
+    return {spelled(name): None if isinstance(value, list | dict) else value for name, value in record.items()}
 
 
 def _is_broken(value: Any) -> bool:

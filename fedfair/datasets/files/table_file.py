@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from base64 import b64decode
 from collections.abc import Callable
@@ -152,12 +153,38 @@ def of_arrow(table: Any) -> pd.DataFrame:
     exact: dict[Any, Any] = {pa.bool_(): pd.BooleanDtype()}
     for name in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"):
         exact[getattr(pa, name.lower())()] = pd.api.types.pandas_dtype(name)  # doubles would round whole numbers
-    frame: pd.DataFrame = table.to_pandas(types_mapper=exact.get, date_as_object=False)
-    for label, column in frame.items():
-        if isinstance(column.dtype, pd.ArrowDtype):  # as the file's pandas wrote it; its type is declared all the same
-            plain = table.column(str(label)).to_pandas(types_mapper=exact.get, date_as_object=False)
-            frame[label] = plain.set_axis(frame.index)
+    plain = _without_own_types(_with_labels(table))
+    frame: pd.DataFrame = plain.to_pandas(types_mapper=exact.get, date_as_object=False)
     return frame
+
+
+def _with_labels(table: Any) -> Any:
+    """Return a table of Arrow in which a class label of Hugging Face is the name that its file declares."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    written = (table.schema.metadata or {}).get(b"huggingface")
+    features = json.loads(written).get("info", {}).get("features", {}) if written else {}
+    for name, feature in features.items():
+        names = feature.get("names") if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else None
+        if names and name in table.column_names and pa.types.is_integer(table.schema.field(name).type):
+            numbers = table.column(name)
+            known = pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, len(names)))
+            labels = pc.take(pa.array(names, pa.string()), pc.if_else(known, numbers, None))
+            table = table.set_column(table.column_names.index(name), name, labels)
+    return table
+
+
+def _without_own_types(table: Any) -> Any:
+    """Return a table of Arrow without what pandas wrote of its columns of Arrow's types, which the table declares."""
+    written = (table.schema.metadata or {}).get(b"pandas")
+    if written is None:
+        return table
+    described = json.loads(written)
+    for column in described["columns"]:
+        if str(column["numpy_type"]).endswith("[pyarrow]"):
+            column["numpy_type"] = "object"
+    return table.replace_schema_metadata({**table.schema.metadata, b"pandas": json.dumps(described).encode()})
 
 
 def _json(path: Path, asked: Asked) -> pd.DataFrame:

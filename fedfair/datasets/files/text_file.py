@@ -66,7 +66,9 @@ class Lines(NamedTuple):
     """The lines of a file, each of which is decoded by itself.
 
     What ends a line is what ends the first one. A sign that ends lines in other files is part of a line here, and
-    bytes that are no text are the sign U+FFFD, so that no line decides where another one begins or how it is read.
+    bytes that are no text are the sign U+FFFD, so that no line decides where another one begins or how it is read. In
+    an encoding of words of two or four bytes a line begins behind the end of the one before, wherever that stands: a
+    byte too many makes one line unreadable, not all below it.
 
     Args:
         path: File.
@@ -84,13 +86,30 @@ class Lines(NamedTuple):
         Args:
             first: Number of lines to leave out.
         """
-        by_byte = _ends_by_a_byte(self.encoding)
-        with (_unpacking(self.path), _unpacked(self.path) as content,
-              io.TextIOWrapper(content, "latin-1" if by_byte else self.encoding, "replace", newline=self.end) as text):
-            for number, line in enumerate(text):
+        with _unpacking(self.path), _unpacked(self.path) as content:
+            for number, line in enumerate(self._of_bytes(content)):
                 if number >= first:
-                    whole = line.encode("latin-1").decode(self.encoding, "replace") if by_byte else line
-                    yield whole.removesuffix(self.end).rstrip("\r").removeprefix("\ufeff")
+                    text = line.decode(self.encoding, "replace")
+                    yield text.removesuffix(self.end).rstrip("\r").removeprefix("\ufeff")
+
+    def _of_bytes(self, content: IO[bytes]) -> Iterator[bytes]:
+        """Yield the bytes of each line."""
+        if not _ends_by_a_byte(self.encoding):
+            yield from _split(content, self.end.encode(self.encoding))
+            return
+        with io.TextIOWrapper(content, "latin-1", newline=self.end) as text:  # which splits faster
+            for line in text:
+                yield line.encode("latin-1")
+
+
+def _split(content: IO[bytes], end: bytes) -> Iterator[bytes]:
+    """Yield what stands between the ends of lines, at whatever places these are."""
+    rest = b""
+    while portion := content.read(_PORTION):
+        *lines, rest = (rest + portion).split(end)
+        yield from lines
+    if rest:
+        yield rest
 
 
 def _ends_by_a_byte(encoding: str) -> bool:
@@ -128,7 +147,7 @@ def text_by_line(path: Path, encoding: str | None = None) -> Lines:
         ValueError: If the file cannot be unpacked, or its first line is no text in that encoding.
     """
     with _readable(path, encoding):
-        text = Lines(path, encoding or _marked(path) or "utf-8", "\n")
+        text = Lines(path, _of_one_order(encoding or _marked(path) or "utf-8", path), "\n")
         if "\r" in next(text.lines(), ""):
             text = text._replace(end="\r")
         first = next(text.lines(), "")
@@ -180,6 +199,15 @@ def _marked(path: Path) -> str | None:
     with _unpacked(path) as content:
         start = content.read(4)
     return next((name for mark, name in _MARKED if start.startswith(mark)), None)
+
+
+def _of_one_order(encoding: str, path: Path) -> str:
+    """Return an encoding of words by their order of bytes, which the start of the file names, or else the usual one."""
+    if codecs.lookup(encoding).name not in ("utf-16", "utf-32"):
+        return encoding
+    with _unpacked(path) as content:
+        is_big = content.read(4).startswith((codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE))
+    return f"{encoding}-{'be' if is_big else 'le'}"
 
 
 def _unpacked(path: Path) -> IO[bytes]:

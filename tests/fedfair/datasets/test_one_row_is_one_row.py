@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, get_args
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from fedfair.datasets.columns.convention import Asked, Quantity
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.features.kept_table import kept_table
-from fedfair.datasets.files.chunks import chunks_of, one_chunk
+from fedfair.datasets.files.chunks import chunks_of, one_chunk, read_files
 from fedfair.datasets.files.csv_file import Layout
 from fedfair.datasets.files.row_file import _row, frame_of
 from fedfair.datasets.files.table_file import plain_values, read_table
@@ -72,7 +73,9 @@ def test_a_line_of_text_changes_no_other(n: list[str], line: str, place: int, ma
 
 @pytest.mark.parametrize(("encoding", "bytes_"), [("iso2022_jp", b"\x1b$B"), ("utf-7", b"+AA"), ("shift_jis", b"\x81"),
                                                   ("gb18030", b"\x81\x30\x81"), ("utf-16", b"\x00\xd8"),
-                                                  ("utf-8", b"\xe2\x80"), ("cp1252", b"\x81")])
+                                                  ("utf-8", b"\xe2\x80"), ("cp1252", b"\x81"), ("utf-16", b"x"),
+                                                  ("utf-16-le", b"\n"), ("utf-16-be", b"\0"), ("utf-32-le", b"xyz"),
+                                                  ("utf-32-be", b"x"), ("cp500", b"\x0a")])
 def test_what_is_no_text_in_an_encoding_changes_no_other_line(encoding: str, bytes_: bytes, tmp_path: Path) -> None:
     """Such as a sign after which the encoding reads all that follows in another way."""
     head, *lines = ["n,c,y\n", *(f"{row},c{row},yes\n" for row in range(5))]
@@ -245,10 +248,22 @@ def test_the_number_of_a_name_and_of_a_row_follow_from_it_alone() -> None:
     assert differs.nonzero().flatten().tolist() == [3]
 
 
-@pytest.mark.parametrize("again", ["n,c,y", " n, c,y ", '"n","c","y"'])
+@pytest.mark.parametrize("again", ["n,c,y", " n, c,y ", '"n","c","y"', "N,C,y"])
 def test_a_line_that_repeats_the_names_is_an_empty_row(again: str, tmp_path: Path) -> None:
     """Files that were put together by `cat` have such lines, which made classes and groups of their own."""
     (tmp_path / "own.csv").write_text(f"n,c,y\n1,a,yes\n{again}\nn,c,no\n")
     (tmp_path / "without.csv").write_text("n,c,y\n1,a,yes\n\nn,c,no\n")
     same_rows(rows_of(tmp_path / "own.csv"), rows_of(tmp_path / "without.csv"), 0)
     assert read_table(tmp_path / "own.csv").frame.to_numpy().tolist() == [["1", "a", "yes"], ["n", "c", "no"]]
+
+
+@pytest.mark.parametrize("suffix", ["xlsx", "jsonl", "parquet", "feather"])
+def test_a_row_that_repeats_the_names_is_an_empty_row_of_any_format(suffix: str, tmp_path: Path) -> None:
+    """Or is left out, with a warning, where no row is protected."""
+    texts = [["1", "a", "yes"], ["n", "C", "y"], ["n", "c", "no"]]
+    for name, rows in (("own", texts), ("without", [texts[0], [None] * 3, texts[2]])):
+        frame, path = pd.DataFrame(rows, columns=["n", "c", "y"]), tmp_path / f"{name}.{suffix}"
+        {"xlsx": partial(frame.to_excel, index=False), "jsonl": partial(frame.to_json, orient="records", lines=True),
+         "parquet": frame.to_parquet, "feather": frame.to_feather}[suffix](path)
+    same_rows(rows_of(tmp_path / f"own.{suffix}"), rows_of(tmp_path / f"without.{suffix}"), 1)
+    assert read_files(tmp_path / f"own.{suffix}").frame.to_numpy().tolist() == [texts[0], texts[2]]

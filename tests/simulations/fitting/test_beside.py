@@ -19,7 +19,7 @@ PLAIN = pd.DataFrame([("all", "accuracy", .81), ("f", "positive_rate", .4), ("m"
 
 def test_a_model_without_privacy_is_shown_beside_and_said_to_be_uncovered(tmp_path: Path) -> None:
     people().to_csv(tmp_path / "people.csv", index=False)
-    PLAIN.to_csv(tmp_path / "no privacy.csv", index=False)
+    pd.concat([PLAIN, PLAIN.tail(1).assign(group="x")]).to_csv(tmp_path / "no privacy.csv", index=False)
     asked = ["fit", str(tmp_path / "people.csv"), "--label", "hired", "--group", "sex", "--epsilon", "8"]
     run = CliRunner().invoke(app, [*asked, "--beside", str(tmp_path / "no privacy.csv"), "--out",
                                    str(tmp_path / "out")])
@@ -32,6 +32,9 @@ def test_a_model_without_privacy_is_shown_beside_and_said_to_be_uncovered(tmp_pa
     assert all(row.own.value == row.own.value for row in rows)
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Beside no privacy" in page
+    for given in ("<span>0.810</span>", "<span>0.400</span>", "<span>0.600</span>"):  # which have no intervals
+        assert given in page
+    assert "Figures of x are left out: this table has the groups f, m." in page
     assert "but for the figures of no privacy, which were given" in page
     earlier = read_beside(tmp_path / "out")
     assert earlier["name"] == "out"
@@ -42,7 +45,10 @@ def test_a_model_without_privacy_is_shown_beside_and_said_to_be_uncovered(tmp_pa
 @pytest.mark.parametrize(("text", "said"), [
     ("group,value\nall,1\n", "metric"), ("group,metric,value\nall,acuracy,1\n", "accuracy"),
     ("group,metric,value\nall,accuracy,good\n", "the value 'good'"), ("group,metric,value\n", "none of the figures"),
-    ("group,metric,value,low\nall,accuracy,.8,about .7\n", "the low 'about .7'")])
+    ("group,metric,value,low\nall,accuracy,.8,about .7\n", "the low 'about .7'"),
+    ("group,metric,value\nall,accuracy,83\n", "accuracy of all outside 0 to 1: give shares"),
+    ("group,metric,value,low,high\nall,accuracy,.8,.9,1\n", "accuracy of all outside its own interval"),
+    ("group,metric,value\nall,accuracy,.8\nall,accuracy,.7\n", "accuracy of all twice")])
 def test_what_is_no_figure_is_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "other.csv").write_text(text)
     with pytest.raises(ValueError, match=said):

@@ -85,10 +85,27 @@ def test_scikit_learns_own_checks_pass() -> None:
 
 
 @pytest.mark.parametrize(("settings", "words"), [({"favourable": "maybe"}, "favourable is"),
-                                                 ({"epsilon": -1.0}, "epsilon")])
+                                                 ({"epsilon": -1.0}, "epsilon"),
+                                                 ({"monotonic_cst": [1, 0]}, "give 1, 0 or -1 by column"),
+                                                 ({"monotonic_cst": {"age": "up"}}, "give 1, 0 or -1 by column")])
 def test_what_cannot_be_is_refused(rows: pd.DataFrame, settings: dict[str, object], words: str) -> None:
     x, y, sex = rows.drop(columns=["hired", "sex", "postcode"]), rows["hired"], rows["sex"]
     with pytest.raises(ValueError, match=words):
         FairPrivateClassifier(**settings).fit(x, y, sensitive_features=sex)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="sensitive_features has 3 rows"):
         FairPrivateClassifier().fit(x, y, sensitive_features=["a", "b", "a"])
+    with pytest.raises(ValueError, match="y has no class in row 3"):
+        FairPrivateClassifier().fit(x, y.astype(object).mask(y.index == 2, None), sensitive_features=sex)
+    for name in ("label (y)", "sensitive feature", "site of the row"):
+        with pytest.raises(ValueError, match="give it another name"):
+            FairPrivateClassifier().fit(x.rename(columns={"age": name}), y, sensitive_features=sex, sites=sex)
+
+
+def test_a_gap_renames_no_other_group(rows: pd.DataFrame) -> None:
+    """Numbers beside one are doubles, and 1.0 is 1 as it is without."""
+    x, y = rows[["age", "hours"]], rows["hired"]
+    groups = (rows["sex"] == "m").astype(int) + 1
+    for given, names in ((groups, ("1", "2")), (groups.mask(groups.index == 0), ("1", "2", "missing"))):
+        made = FairPrivateClassifier(epsilon=5.0, random_state=0, gap_among=[1, 2.0])
+        made.fit(x, y, sensitive_features=given)
+        assert made.fitted_.result.data.train.names == names

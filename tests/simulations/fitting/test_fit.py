@@ -165,6 +165,20 @@ def test_a_gap_that_no_model_keeps_is_told(tmp_path: Path) -> None:
     assert any("model of the front was within the gap of 0 on" in line for line in story.doubts)
 
 
+def test_groups_and_classes_may_have_the_same_names(tmp_path: Path) -> None:
+    """As of columns of 0 and 1, which are as different as columns of f and m, yes and no."""
+    table = people(2000).drop(columns="postcode")
+    coded = table.assign(sex=(table["sex"] == "m").astype(int), hired=(table["hired"] == "yes").astype(int))
+    taus = []
+    for frame in (table, coded):
+        fitted = fit(Wanted(frame, "hired", "sex", epsilon=8.0, gap=0.05))
+        assert save(fitted, tmp_path / f"{len(taus)}").figure("demographic_parity").told
+        front = fitted.result.front
+        assert front is not None
+        taus.append({point.tau for point in front.front.points})
+    assert taus[0] == taus[1] > {1.0}
+
+
 def test_scores_go_one_way_where_that_is_asked(tmp_path: Path) -> None:
     """With what grows and falls again in truth, in all of the front."""
     draws = np.random.default_rng(0)
@@ -182,6 +196,24 @@ def test_scores_go_one_way_where_that_is_asked(tmp_path: Path) -> None:
     story = save(fitted, tmp_path / "out")
     assert "yes is less probable the larger age is, all else being equal" in (tmp_path / "out/report.html").read_text()
     assert story.asked["monotone"] == ["age=down"]
+
+
+@pytest.mark.parametrize("written", ["days", "durations", "decimal commas", "zeros and ones", "names"])
+def test_a_column_with_a_direction_is_read_as_without_one(written: str, tmp_path: Path) -> None:
+    """As what it holds by noisy counts; one that is no number by them is taken for one, and that is said."""
+    draws = np.random.default_rng(0)
+    age = draws.integers(18, 80, 2000)
+    hired = np.where(age + draws.normal(0, 9, 2000) > 50, "yes", "no")
+    ages = {"days": (pd.Timestamp("1930-01-01") + pd.to_timedelta(age * 365, unit="D")).strftime("%Y-%m-%d"),
+            "durations": [f"P{years}D" for years in age], "decimal commas": [f"{years},5" for years in age],
+            "zeros and ones": (age > 50).astype(int), "names": np.where(age > 50, "old", "young")}[written]
+    table = pd.DataFrame({"age": ages, "sex": draws.choice(["f", "m"], 2000), "hired": hired})
+    table.to_csv(tmp_path / "people.csv", index=False, sep=";")
+    fitted = fit(Wanted(tmp_path / "people.csv", "hired", "sex", epsilon=20.0, monotone=("age=up",)))
+    scores = save(fitted, tmp_path / "out").scorecard.query("column == 'age' and value != 'missing'")["score of yes"]
+    said = "counts do not tell that age holds numbers" in (tmp_path / "out" / "report.html").read_text()
+    assert (said, scores.is_monotonic_increasing) == (written == "names", True)
+    assert said or scores.max() - scores.min() > 0.5
 
 
 def test_the_command_takes_directions(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,7 @@ def test_the_gap_of_a_fit_is_that_of_the_groups_that_were_named(folder: Path) ->
     for name in ("card.md", "report.html"):
         assert "among f and m" in (folder / name).read_text()
     assert "f less m" in (folder / "card.md").read_text()
+    assert re.search(r"decisions would be other: [\d.]+ of f, [\d.]+ of m\.", story.stability)  # none is not told
 
 
 def test_choosing_among_other_groups_is_as_if_they_had_been_named_at_first(folder: Path, tmp_path: Path) -> None:

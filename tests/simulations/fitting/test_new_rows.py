@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import json
 import logging
 import runpy
 from pathlib import Path
@@ -149,12 +150,24 @@ def test_what_cannot_be_read_counts_as_missing_if_that_is_asked(fitted: Path, tm
     assert rows == by_all(fitted, written(tmp_path, [[*_LEARNED], GOOD, *[["", *GOOD[1:]]] * 2]))[1]
 
 
+def test_a_row_without_any_value_is_not_decided_in_silence(fitted: Path, tmp_path: Path) -> None:
+    """As spreadsheets write below a table, and as a line of JSON is that is none."""
+    said = "2 of 4 rows have none of the values that the model needs, or cannot be read, and are decided as one of " \
+           "which all values are missing: row 2, 4\n"
+    rows = written(tmp_path, [[*_LEARNED], GOOD, [""] * 4, ["", *GOOD[1:]], ["unknown", "NA", "", "?"]])
+    assert (by_all(fitted, rows)[0], by_all(fitted, rows)[2]) == (0, said)
+    record = json.dumps(dict(zip(_LEARNED, GOOD, strict=True)))
+    (tmp_path / "new.jsonl").write_text(f"{record}\n{{oops\n{record}\n{{}}\n")
+    assert by_command(fitted, tmp_path / "new.jsonl")[2] == said
+
+
 def test_a_category_that_the_model_does_not_know_is_said(fitted: Path, tmp_path: Path) -> None:
     code, _, said = by_all(fitted, written(tmp_path, [[*_LEARNED], GOOD, [*GOOD[:3], "Rome"], [*GOOD[:3], "OSLO"],
-                                                      [*GOOD[:2], "maybe", "Oslo"], ["40", "17", *GOOD[2:]]]))
+                                                      [*GOOD[:2], "maybe", "Oslo"], ["40", "17", *GOOD[2:]],
+                                                      ["40", "\u0661", *GOOD[2:]], ["40", "0_1", *GOOD[2:]]]))
     assert code == 0
-    for words in ("2 of 5 values of 'city' are none of the categories", "count as 'other': 'Rome', 'OSLO'",
-                  "1 of 5 values of 'smoker' is none", "'maybe'", "1 of 5 values of 'code' is none", "'17'"):
+    for words in ("2 of 7 values of 'city' are none of the categories", "count as 'other': 'Rome', 'OSLO'",
+                  "1 of 7 values of 'smoker' is none", "'maybe'", "3 of 7 values of 'code' are none", "'17', '\u0661'"):
         assert words in said
 
 
@@ -176,6 +189,7 @@ def test_the_classifier_of_scikit_learn_reads_alike() -> None:
         assert (model.predict(x.assign(smoker=smoker)) == model.predict(x)).all()
     with pytest.raises(ValueError, match="the rows have column 'age' more than once"):
         model._model.predict(pd.concat([x, x[["age"]]], axis=1))
+    assert model.predict(x.assign(city=pd.Series([[1], {"a": 1}, (1, 2), np.array([1, 2])] * 500))).shape == (2000,)
     with pytest.raises(ValueError, match="column 'age' has '61 years' in row 1 and 1,999 other cells"):
         model.predict(x.assign(age="61 years"))
 

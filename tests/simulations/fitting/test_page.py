@@ -8,7 +8,7 @@ import pytest
 
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.save import save
-from tests.simulations.fitting.tables import file
+from tests.simulations.fitting.tables import people
 from tests.simulations.report.test_browser import Opened, browser
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
@@ -17,9 +17,10 @@ __all__ = ["browser"]
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the page of a fit."""
+    """Return the page of a fit, of a table with a long name that has no place to break."""
     folder = tmp_path_factory.mktemp("page") / "people"
-    save(fit(Wanted(file(tmp_path_factory.mktemp("table"), 20_000), "hired", "sex", gap=0.1, site="school")), folder)
+    table = people(20_000).rename(columns={"postcode": "postcode_of_the_last_permanent_address"})
+    save(fit(Wanted(table, "hired", "sex", gap=0.1, site="school")), folder)
     return folder / "report.html"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import itertools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given, settings
@@ -259,7 +261,8 @@ def test_types_of_arrow_in_pandas_are_read_as_those_of_pandas(tmp_path: Path) ->
     values: dict[Any, list[Any]] = {
         pa.date32(): [datetime.date(2020, 1, 1), None], pa.duration("s"): [pd.Timedelta(days=1), None],
         pa.decimal128(8, 2): [decimal.Decimal("1.50"), None], pa.time64("us"): [datetime.time(13), None],
-        pa.timestamp("us"): [pd.Timestamp("2020-01-01 03:00"), None], pa.int64(): [LARGE, None]}
+        pa.timestamp("us"): [pd.Timestamp("2020-01-01 03:00"), None], pa.int64(): [LARGE, None],
+        pa.dictionary(pa.int32(), pa.string()): ["north", None]}
     arrow = {str(kind): pd.array(cells, dtype=pd.ArrowDtype(kind)) for kind, cells in values.items()}
     plain = {str(kind): pd.Series(cells, dtype="Int64" if kind == pa.int64() else None)
              for kind, cells in values.items()}
@@ -288,6 +291,22 @@ def test_a_stream_of_arrow_is_read_as_a_file_of_it(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(read_table(saved / "data-0.arrow").frame, expected)
     for read in (pd.concat(chunks_of(saved).frames(), ignore_index=True), read_files(saved).frame):
         pd.testing.assert_frame_equal(read, pd.concat([expected] * 2, ignore_index=True))
+    (tmp_path / "dataset_dict.json").write_text('{"splits": ["saved"]}')
+    with pytest.raises(ValueError, match=r"holds the tables saved of a data set of Hugging Face: name one of them"):
+        chunks_of(tmp_path)
     (saved / "data-1.arrow").write_bytes((saved / "data-0.arrow").read_bytes()[:200])
     with pytest.raises(ValueError, match=r"data-1.arrow cannot be read as arrow .* check that it was copied whole"):
         chunks_of(saved)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather"])
+def test_a_class_label_of_hugging_face_is_its_name(suffix: str, tmp_path: Path) -> None:
+    """As the file declares; its numbers would be a quantity, and those without a name are missing."""
+    declared = {"town": {"names": ["Bonn", "Ulm"], "_type": "ClassLabel"}, "age": {"dtype": "int64", "_type": "Value"}}
+    about = {b"huggingface": json.dumps({"info": {"features": declared}}).encode()}
+    table = pa.table({"town": pa.array([1, 0, -1, None, 1]), "age": pa.array([1, 0, 3, 4, 1])})
+    {"parquet": pq.write_table, "feather": feather.write_feather}[suffix](
+        table.replace_schema_metadata(about), tmp_path / f"own.{suffix}")
+    for frame in (next(chunks_of(tmp_path / f"own.{suffix}").frames()), read_table(tmp_path / f"own.{suffix}").frame):
+        assert [None if pd.isna(name) else name for name in frame["town"]] == ["Ulm", "Bonn", None, None, "Ulm"]
+        assert frame["age"].tolist() == [1, 0, 3, 4, 1]

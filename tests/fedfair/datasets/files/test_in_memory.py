@@ -7,8 +7,9 @@ import platform
 import stat
 import subprocess
 import sys
-from datetime import date
+from datetime import date, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,9 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
+from fedfair.datasets.columns.cell import Column
 from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.texts import ALWAYS, AMONG_NUMBERS
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.features.kept_table import kept_table
 from fedfair.datasets.files import in_memory
@@ -92,6 +95,48 @@ def test_a_cell_of_another_kind_changes_no_other(others: list[Any]) -> None:
     assert len(names) == 1
     if not isinstance(others[0], pd.Timestamp | bool):  # which are numbers by their type alone
         assert all(np.array_equal(numbers, read[0][0], equal_nan=True) for numbers, _ in read)
+
+
+AGES = pd.Series([20, 50, 30, 70])
+TYPED = {"intervals": (pd.cut(AGES, [0, 40, 90]), None), "codes": (AGES.astype("category"), "x"),
+         "dates": (pd.Series([date(2020, 1, 1)] * 4), "x"),
+         "durations": (pd.Series([timedelta(1)] * 4, dtype=object), 5)}
+"""Columns, and a cell that one may have in place of its first."""
+
+
+@pytest.mark.parametrize("kind", TYPED)
+def test_a_cell_of_a_column_with_a_type_of_its_own_changes_no_other(kind: str) -> None:
+    """Neither names of intervals, which a gap makes doubles, nor what a column is taken for."""
+    column, cell = TYPED[kind]
+    other = pd.Series([cell, *column[1:]])
+    other = other if kind in ("dates", "durations") else other.astype("category")
+    read = []
+    for values in (column, other):
+        table = chunks_of(in_memory.written(pd.DataFrame({"n": values, "c": values, "y": "yes"})))
+        frame, _ = kept_table(table, reading_as_asked(Asked()), "y", ("n",), ("c", "y"))
+        read.append((frame["n"].tolist()[1:], frame["c"].tolist()[1:], table.dates))
+    assert repr(read[0]) == repr(read[1])
+
+
+class Level(str, Enum):  # noqa: UP042 - what str does to a member differs by version
+    """A text that is written otherwise than it is."""
+
+    LOW, HIGH = "low", "high"
+
+
+@pytest.mark.parametrize("cells", [[b"a", b"\xff"], [timedelta(1), timedelta(hours=-3, microseconds=5)], [*Level],
+                                   [date(2020, 1, 1), date(1960, 5, 5)], [time(3), time(13, 30, 5)], [2.0, 2.5],
+                                   [True, False], [pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01 03:04")]])
+def test_a_value_has_one_name_in_the_training_and_in_new_rows(cells: list[Any]) -> None:
+    table = chunks_of(in_memory.written(pd.DataFrame({"c": pd.Series(cells, dtype=object), "y": "yes"})))
+    frame, _ = kept_table(table, reading_as_asked(Asked()), "y", (), ("c", "y"))
+    column = Column("c", None, None, None, ALWAYS, AMONG_NUMBERS, ".", False)
+    assert frame["c"].tolist() == [column.text(cell) for cell in cells]
+
+
+def test_categories_of_durations_are_durations() -> None:
+    stays = pd.DataFrame({"stay": pd.Categorical([pd.Timedelta(days=1), pd.Timedelta(days=3)])})
+    assert in_memory.as_pandas(stays)["stay"].dtype.kind == "m"
 
 
 def test_what_a_killed_program_left_is_removed_by_the_next(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ STRANGE = {"an empty line": b"", "a number": b"5", "nothing": b"null", "a list":
            "a list in a cell": b'{"n": [1], "c": "x"}', "a record in a cell": b'{"n": {"a": 1}, "c": "x"}',
            "bytes that are no text": b'{"n": 1, "c": "\xff"}', "half of a sign": b'{"n": 1, "c": "\\ud800"}',
            "many digits": b'{"n": 1' + b"0" * 9000 + b', "c": "x"}', "no number": b'{"n": NaN, "c": "x"}',
+           "a name with spaces": b'{" n ": 1, "c": "x"}',
            "a carriage return": b'{"n": 1,\r "c": "x"}', "a line separator": '{"n": 1, "c": "\u2028"}'.encode()}
 BROKEN = {"a bracket": b"[", "a brace": b"{", "an open quote": b'{"n": "', "nested deep": b"[" * 100_000}
 
