@@ -237,10 +237,10 @@ def predict(
         source = source_of(file, sql)
         path = written(source) if isinstance(source, Query) else source
         rows = with_predictions(classifier, _rows_of_all(path, encoding, folder, classifier), names_of(group))
-    if cut_off is not None:
-        rows = decided_from(rows, cut_off, folder, classifier, stability)
-    if draws is not None:
-        rows = with_stability(classifier, rows, draws)
+        if cut_off is not None:
+            rows = decided_from(rows, cut_off, folder, classifier, stability)
+        if draws is not None:
+            rows = with_stability(classifier, rows, draws)
     text = rows.assign(predicted=rows["predicted"].map(spreadsheet_cell)).to_csv(index=False)
     if out is None:
         print(visible(text, keep="\n") if sys.stdout.isatty() else text, end="")

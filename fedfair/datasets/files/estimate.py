@@ -63,7 +63,7 @@ class Rate(NamedTuple):
 
 
 WHOLE: Mapping[str, Rate] = {
-    "text": Rate(megabyte=0.5, column=0.02, of_size=12), "parquet": Rate(cells=2.0, column=0.02, of_cell=50),
+    "text": Rate(megabyte=0.5, column=0.025, of_size=12), "parquet": Rate(cells=2.0, column=0.025, of_cell=50),
     "arrow": Rate(megabyte=0.5, of_size=8), "json": Rate(megabyte=0.4, of_size=12),
     "workbook": Rate(megabyte=0.6, of_size=6), "survey": Rate(megabyte=0.5, of_size=12)}
 """By kind of file what it takes to read a table whole, and to tell what its columns hold."""
