@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from simulations.results.classifier import TrainedClassifier
 
 
-_FITTING = "fitting: counts what the columns hold, learns their features, trains, measures, and writes the page"
+_FITTING = "fitting: reads, learns features, trains, measures, writes the page"
 
 GapAmong = Annotated[str, typer.Option(help="Groups among which gaps are, separated by commas, such as F,M, whatever "
                                        "can be told of others; name them without looking at the records.")]

@@ -40,10 +40,10 @@ OnRound = Callable[[int, int, str, int, int], None]
 
 _EVERY = 10.0  # seconds between lines, at first
 _SHARE = 0.1  # of the time so far, between lines later: a day's run has some sixty
-_QUIET = 30.0  # seconds between lines at most, while nothing is heard of the work
+_QUIET = 20.0  # seconds between lines at most, while nothing is heard of the work
 _FIRST = "preparing: reads the records, makes their features and starts the nodes"
 """What is said before the first round."""
-READING = "reading: looks at the records, and at what the columns hold"
+READING = "reading: looks at records, and at what columns hold"
 """What is said of a table before anything is made of it."""
 
 

@@ -79,10 +79,10 @@ def test_commands_tell_a_file_how_far_they_are(words: list[str], told: int) -> N
     assert " %;" not in said.stdout
 
 
-def test_while_nothing_is_heard_a_line_is_due_after_half_a_minute_at_most() -> None:
+def test_while_nothing_is_heard_a_line_is_due_after_twenty_seconds_at_most() -> None:
     lines = _Lines("reading")
     lines.start, lines.told = 0.0, 10_000.0
-    assert lines.due(10.0) == 10_030.0
+    assert lines.due(10.0) == 10_020.0
     lines.on_round(0, 1, "dpsgd", 1, 100)
     assert lines.due(10.0) == 11_000.0
 
