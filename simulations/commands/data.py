@@ -21,7 +21,7 @@ from fedfair.datasets import DATASETS
 from fedfair.datasets.files.query import Query
 from fedfair.datasets.names import visible
 from simulations.commands.options import Encoding, Group, Label, Set, Sql, names_of, source_of
-from simulations.commands.terminal import showing_progress
+from simulations.commands.terminal import READING, showing_progress
 from simulations.settings.names import pairs
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
     task = Experiment(**{"csv": source if isinstance(source, Query) else file, "label": label, "group": group,
                          "missing": missing, **{name: value for name, value in given.items() if value},
                          **pairs(set_)}).task
-    with showing_progress():
+    with showing_progress(READING):
         found = examine(task)
     console = Console()
     console.print(terminal(columns_table(shown, found.columns)))
@@ -104,6 +104,8 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
     words = [word for option in options.items() if option[1] for word in option]
     words += [word for pair in set_ for word in ("--set", pair)]
     try:
+        with showing_progress(READING):
+            task.data()  # which is kept for what follows
         _describe(shown, task)
     except MissingValues as error:
         console.print(Text(visible(f"The table has {error.gaps}. A fit keeps them, each as a value of its own; other "
@@ -151,12 +153,13 @@ def schema(file: Annotated[Path, typer.Argument(help="Your own file.")],
     from simulations.settings.own_file import schema_text
 
     task = Experiment(csv=str(file), label=label, group=group, **pairs(set_)).task
-    table, roles = read_files(file, task.asked), (label, *task.attributes)
-    asked = replace(task.asked, categorical=(*task.asked.categorical, *listed(table.frame)))
-    read = table.frame.drop(columns=features_alone(names_of(without), table.frame, roles))
-    reading = reading_of(read, asked, table.separator, (*roles, task.site))
-    text = schema_text(tidied(read, reading), label, [str(name) for name in task.attributes],
-                       as_read(asked, reading))
+    with showing_progress(READING):
+        table, roles = read_files(file, task.asked), (label, *task.attributes)
+        asked = replace(task.asked, categorical=(*task.asked.categorical, *listed(table.frame)))
+        read = table.frame.drop(columns=features_alone(names_of(without), table.frame, roles))
+        reading = reading_of(read, asked, table.separator, (*roles, task.site))
+        text = schema_text(tidied(read, reading), label, [str(name) for name in task.attributes],
+                           as_read(asked, reading))
     if out is None:
         print(text, end="")
         return

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from fedfair.datasets.names import spreadsheet_cell, visible
 from simulations.commands.options import Attribute, Delta, Encoding, Json, Set, Sql, Without, names_of, source_of
-from simulations.commands.terminal import say, showing_progress, telling_if_stopped
+from simulations.commands.terminal import READING, say, showing_progress, telling_if_stopped
 from simulations.files.atomic_files import refuse_as_file, write_text
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from simulations.fitting.fit_folder import Story
     from simulations.results.classifier import TrainedClassifier
 
+
+_FITTING = "fitting: reads, learns features, trains, measures, writes the page"
 
 GapAmong = Annotated[str, typer.Option(help="Groups among which gaps are, separated by commas, such as F,M, whatever "
                                        "can be told of others; name them without looking at the records.")]
@@ -106,7 +108,7 @@ def fit(
     given_beside = {} if beside is None else read_beside(beside)
     counted = "" if count_in is None else f"; {count_in} counts the fit once it had begun to release something"
     with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"), \
-            showing_progress():
+            showing_progress(_FITTING):
         fitted = fit_model(Wanted(source_of(file, sql), label, group, epsilon, delta, gap, constraint, settings,
                                   tuple(names_of(methods)), _number(trials), site, count_in, tuple(monotone),
                                   owner, purpose, given_beside))
@@ -231,14 +233,14 @@ def predict(
         raise ValueError(f"the model in {folder} was trained on records that are not rows of a table: give their "
                          "arrays to simulations.results.classifier.TrainedClassifier")
     draws = draws_of(folder, run, classifier) if stability else None
-    with removed_after():
+    with showing_progress(READING), removed_after():
         source = source_of(file, sql)
         path = written(source) if isinstance(source, Query) else source
         rows = with_predictions(classifier, _rows_of_all(path, encoding, folder, classifier), names_of(group))
-    if cut_off is not None:
-        rows = decided_from(rows, cut_off, folder, classifier, stability)
-    if draws is not None:
-        rows = with_stability(classifier, rows, draws)
+        if cut_off is not None:
+            rows = decided_from(rows, cut_off, folder, classifier, stability)
+        if draws is not None:
+            rows = with_stability(classifier, rows, draws)
     text = rows.assign(predicted=rows["predicted"].map(spreadsheet_cell)).to_csv(index=False)
     if out is None:
         print(visible(text, keep="\n") if sys.stdout.isatty() else text, end="")
@@ -256,9 +258,11 @@ def _rows_of_all(path: Path, encoding: str | None, folder: Path, classifier: Tra
 
     from fedfair.datasets.columns.cell import refuse_absent
     from fedfair.datasets.columns.tidy import with_columns
+    from fedfair.datasets.files.estimate import WHOLE, announce
     from fedfair.datasets.files.part_files import folder_values, part_files
 
     files = part_files(path)
+    announce(path, files or [path], WHOLE)
     if path.is_file() or not files:
         return _rows(path, encoding, folder, classifier, classifier.columns)
     parts = []

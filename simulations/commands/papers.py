@@ -24,7 +24,7 @@ from simulations.commands.options import (
     names_of,
     settings_of,
 )
-from simulations.commands.terminal import say, showing_progress, telling_of_kept
+from simulations.commands.terminal import READING, say, showing_progress, telling_of_kept
 from simulations.commands.words import reproductions
 from simulations.settings.names import pairs
 
@@ -63,7 +63,8 @@ def curve(
     settings = settings_of(set_, default="adult", dataset=dataset, csv=csv, label=label, group=group)
     values = pairs(over)
     if preset is None and is_own(settings):
-        settings = suited({"split": [0.7, 0.1, 0.2], **settings}, None, names)
+        with showing_progress(READING):
+            settings = suited({"split": [0.7, 0.1, 0.2], **settings}, None, names)
     else:
         preset = preset or "yang2024"
     described = {"strategies": names, "seeds": seeds, "over": values, "settings": settings,

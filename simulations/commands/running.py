@@ -46,7 +46,7 @@ from simulations.commands.options import (
     names_of,
     settings_of,
 )
-from simulations.commands.terminal import say, show, showing_progress, telling_if_stopped, telling_of_kept
+from simulations.commands.terminal import READING, say, show, showing_progress, telling_if_stopped, telling_of_kept
 
 if TYPE_CHECKING:
     from simulations.engines.engines import Engine
@@ -94,7 +94,8 @@ def compare(
     settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group, missing=missing,
                            encoding=encoding, without=names_of(without) or None, target_epsilon=epsilon,
                            delta=delta, attribute_in_model=attribute_in_model)
-    settings = suited(settings, preset, names)
+    with showing_progress(READING):
+        settings = suited(settings, preset, names)
     planned = experiments(names, list(range(seeds)), preset, settings)
     chosen = engine_of(engine, nodes, engine_set)
     if len(planned) == 1:
@@ -148,7 +149,8 @@ def run(
     settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group, missing=missing,
                            encoding=encoding, without=names_of(without) or None, target_epsilon=epsilon,
                            delta=delta, attribute_in_model=attribute_in_model)
-    settings = suited(settings, preset, [strategy])
+    with showing_progress(READING):
+        settings = suited(settings, preset, [strategy])
     planned = experiments([strategy], [seed], preset, settings)
     _run_one(planned[0], engine_of(engine, nodes, engine_set), out, checkpoint_every, json, track)
 
@@ -171,7 +173,8 @@ def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: in
     with telling_if_stopped(lambda: _kept(out)), showing_progress() as on_round, followed as watch:
         result = run_experiment(experiment, engine, checkpoint=checkpoint, watch=watch,
                                 progress=lambda rounds, of: on_round(0, 1, name, rounds, of))
-    show(compared([result]), result.save(out) if out is not None else None, json)
+        saved_in = result.save(out) if out is not None else None
+    show(compared([result]), saved_in, json)
 
 
 def _kept(out: Path | None) -> str:

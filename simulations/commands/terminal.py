@@ -40,8 +40,11 @@ OnRound = Callable[[int, int, str, int, int], None]
 
 _EVERY = 10.0  # seconds between lines, at first
 _SHARE = 0.1  # of the time so far, between lines later: a day's run has some sixty
+_QUIET = 20.0  # seconds between lines at most, while nothing is heard of the work
 _FIRST = "preparing: reads the records, makes their features and starts the nodes"
 """What is said before the first round."""
+READING = "reading: looks at records, and at what columns hold"
+"""What is said of a table before anything is made of it."""
 
 
 def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
@@ -71,6 +74,12 @@ def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
 
 def _say_once() -> None:
     """Print a warning of the log once, however often a file is read."""
+    if logging.lastResort is not None:
+        logging.lastResort.filters[:] = [_new_alone()]
+
+
+def _new_alone() -> Callable[[logging.LogRecord], bool]:
+    """Return a filter that lets a message of the log pass once."""
     said: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:
@@ -79,8 +88,7 @@ def _say_once() -> None:
         said.add(message)
         return len(said) > before
 
-    if logging.lastResort is not None:
-        logging.lastResort.filters[:] = [is_new]
+    return is_new
 
 
 def _print_version(asked: bool) -> None:
@@ -174,20 +182,49 @@ def telling_of_kept(folder: Path | None, kept: Callable[[], int], runs: int) -> 
 
 
 @contextmanager
-def showing_progress() -> Iterator[OnRound]:
-    """Show on stderr how far all runs are, with the time left."""
+def showing_progress(first: str = _FIRST) -> Iterator[OnRound]:
+    """Show on stderr what is read, if that takes long, and how far all runs are, with the time left.
+
+    Args:
+        first: What is said until a round is heard of.
+    """
     console = Console(stderr=True)
-    with (_bar(console) if console.is_terminal else progress_lines()) as on_round:
+    shown = _bar(console, first) if console.is_terminal else progress_lines(first=first)
+    with shown as on_round, _saying_estimates():
         yield on_round
 
 
 @contextmanager
-def _bar(console: Console) -> Iterator[OnRound]:
+def _saying_estimates() -> Iterator[None]:
+    """Say what is logged about tables before they are read; elsewhere only a memory that is too small is heard of."""
+    datasets, estimates = map(logging.getLogger, ("fedfair.datasets", "fedfair.datasets.files.estimate"))
+    before, handler = datasets.level, _Saying()
+    handler.addFilter(_new_alone())
+    datasets.setLevel(logging.INFO)
+    estimates.addHandler(handler)
+    try:
+        yield
+    finally:
+        estimates.removeHandler(handler)
+        datasets.setLevel(before)
+
+
+class _Saying(logging.Handler):
+    """Says what is logged."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say a message; nobody may be reading any more."""
+        with suppress(OSError):
+            say(record.getMessage())
+
+
+@contextmanager
+def _bar(console: Console, first: str) -> Iterator[OnRound]:
     """Show a bar."""
     percentage = TextColumn("{task.percentage:.0f}%")
     columns = (TextColumn("{task.description}"), BarColumn(), percentage, TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, refresh_per_second=4) as progress:
-        bar = progress.add_task(_FIRST, total=1.0)
+        bar = progress.add_task(first, total=1.0)
 
         def on_round(done: int, runs: int, name: str, rounds: int, of: int) -> None:
             """Move the bar."""
@@ -198,13 +235,14 @@ def _bar(console: Console) -> Iterator[OnRound]:
 
 
 @contextmanager
-def progress_lines(every: float = _EVERY) -> Iterator[OnRound]:
+def progress_lines(every: float = _EVERY, first: str = _FIRST) -> Iterator[OnRound]:
     """Print lines: one when another run is made, and others from time to time, also while nothing is heard.
 
     Args:
         every: Seconds between the latter, at first.
+        first: What is said until a round is heard of.
     """
-    lines, ended = _Lines(), Semaphore(0)
+    lines, ended = _Lines(first), Semaphore(0)
 
     def tell_now_and_then() -> None:
         """Print until the work has ended."""
@@ -222,9 +260,9 @@ def progress_lines(every: float = _EVERY) -> Iterator[OnRound]:
 class _Lines:
     """How far the runs are, in words."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: str) -> None:
         self.start = self.told = monotonic()
-        self.name, self.share, self.runs, self.finished = _FIRST, 0.0, 1, 0
+        self.name, self.share, self.runs, self.finished = first, 0.0, 1, 0
         self.first: float | None = None  # what an earlier command had done
 
     def on_round(self, done: int, runs: int, name: str, rounds: int, of: int) -> None:
@@ -239,7 +277,8 @@ class _Lines:
 
     def due(self, every: float) -> float:
         """Return when the next line is due, if no run finishes before."""
-        return self.told + max(every, _SHARE * (self.told - self.start))
+        later = max(every, _SHARE * (self.told - self.start))
+        return self.told + (min(later, _QUIET) if self.first is None else later)
 
     def tell(self) -> None:
         """Print where the runs stand; nobody may be reading any more."""

@@ -21,6 +21,7 @@ from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.tidy import declared_quantity, listed, with_columns
 from fedfair.datasets.files.csv_file import places_of_names, without_names
+from fedfair.datasets.files.estimate import CHUNKS, WHOLE, announce
 from fedfair.datasets.files.part_files import folder_values, part_files
 from fedfair.datasets.files.row_file import open_rows
 from fedfair.datasets.files.survey_file import SUFFIXES
@@ -216,6 +217,7 @@ def chunks_of(path: Path, asked: Asked = _AS_ASKED, cells: int = CELLS) -> Chunk
         raise FileNotFoundError(f"the folder {path} has no file: name a file, or a folder with the files of a table")
     if not files and has_magic(str(path)):
         raise FileNotFoundError(f"no file is like {path}: name a file, a folder, or a pattern such as parts/*.csv")
+    announce(path, files or [path], CHUNKS)
     parts = [_of_file(file, asked, cells) for file in files or [path]]
     parts = [_with_values(part, folder_values(file, path)) for file, part in zip(files or [path], parts, strict=True)]
     if len(parts) > 1:
@@ -237,6 +239,7 @@ def read_files(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
         ValueError: If a file cannot be read, or has other columns than the first.
     """
     files = part_files(path)
+    announce(path, files or [path], WHOLE)
     if path.is_file() or not files:
         table = read_table(path, asked)
         return table._replace(frame=without_names(table.frame, path))
@@ -266,6 +269,7 @@ def read_rows(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
         ValueError: If the file cannot be read.
     """
     if not is_text(path):
+        announce(path, [path], WHOLE)
         return read_table(path, asked)
     chunks = chunks_of(path, asked)
     frame = pd.concat(chunks.frames(), ignore_index=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -289,8 +290,8 @@ def refuse_repeated(names: Sequence[str], path: Path) -> None:
         names: Names of the columns.
         path: Their file.
     """
-    for name in names:
-        if name and names.count(name) > 1:
+    for name, times in Counter(names).items():  # `count` of each would take minutes for 100,000 of them
+        if name and times > 1:
             raise ValueError(f"{path} names column {name!r} more than once: give each column a name of its own, or "
                              "remove the repeated one")
 

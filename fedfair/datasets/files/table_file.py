@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -226,8 +227,8 @@ def plain_names(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     """
     frame = frame.reset_index(drop=frame.index.names == [None])
     names = [spelled(str(name)) for name in frame.columns]
-    for name in names:
-        if names.count(name) > 1:
+    for name, times in Counter(names).items():
+        if times > 1:
             raise ValueError(f"{path} names column {name!r} more than once: give each column a name of its own")
     return frame.set_axis(names, axis=1)
 

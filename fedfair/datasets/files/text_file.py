@@ -16,12 +16,16 @@ from typing import IO, Any, NamedTuple, TextIO, cast
 
 from charset_normalizer import from_bytes
 
+_GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 _PACKED: tuple[tuple[bytes, Callable[[Path], Any]], ...] = (
-    (b"\x1f\x8b", gzip.GzipFile), (b"BZh", bz2.BZ2File), (b"\xfd7zXZ\x00", lzma.LZMAFile))
+    (_GZIP, gzip.GzipFile), (b"BZh", bz2.BZ2File), (b"\xfd7zXZ\x00", lzma.LZMAFile))
 _OTHER_SCRIPTS = ("Cyrillic", "Greek", "Hebrew", "Arabic", "Thai", "CJK", "Hiragana", "Katakana", "Hangul")
 _MARKED = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
            (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _PORTION = 2**20  # characters
+_UNPACKED = 4  # times as large as packed is a table of text, about
+_LINE = 2**24  # bytes of a first line that are looked at
+_LAPS = 2**32  # bytes, after which a gzip file counts those of its content anew
 
 
 class Text(NamedTuple):
@@ -194,6 +198,46 @@ def _refuse_zeros(has_zeros: bool, path: Path) -> None:
                          'encoding = "utf-16-le"')
 
 
+def first_line(path: Path) -> bytes:
+    """Return the first line of a file of text, unpacked and without its end; of a very long one only the start.
+
+    Args:
+        path: File.
+
+    Raises:
+        OSError: If it cannot be opened.
+        ValueError: If it cannot be unpacked.
+    """
+    with _unpacking(path), _unpacked(path) as content:
+        return content.readline(_LINE).split(b"\r")[0]
+
+
+def text_size(path: Path) -> int:
+    """Return how many bytes the text of a file has, about where it is packed, without unpacking it.
+
+    A zip file says so, and the end of a gzip file all but how often 4 GiB are to be added; one that was put together of
+    several says that of its last part. Others say nothing.
+
+    Args:
+        path: File.
+
+    Raises:
+        OSError: If it cannot be opened.
+        ValueError: If it is a zip file of several files.
+        zipfile.BadZipFile: If it is a broken one.
+    """
+    stored = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(6)
+        if not start.startswith(_GZIP):
+            packed = any(start.startswith(mark) for mark, _ in _PACKED)
+            return _UNPACKED * stored if packed else _only_member(path).file_size if start.startswith(_ZIP) else stored
+        file.seek(-4, io.SEEK_END)
+        last = int.from_bytes(file.read(), "little")
+    found = last + _LAPS * max(0, round((_UNPACKED * stored - last) / _LAPS))
+    return found if found >= stored else _UNPACKED * stored
+
+
 def _marked(path: Path) -> str | None:
     """Return the encoding that a byte order mark names, if there is one."""
     with _unpacked(path) as content:
@@ -217,16 +261,17 @@ def _unpacked(path: Path) -> IO[bytes]:
     for mark, unpack in _PACKED:
         if start.startswith(mark):
             return cast(IO[bytes], unpack(path))
-    return _only_member(path) if start.startswith(b"PK\x03\x04") else path.open("rb")
+    return zipfile.ZipFile(path).open(_only_member(path)) if start.startswith(_ZIP) else path.open("rb")
 
 
-def _only_member(path: Path) -> IO[bytes]:
-    """Return the only file of a zip archive; raise `ValueError` if there are several."""
-    archive = zipfile.ZipFile(path)
-    names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
-    if len(names) != 1:
-        raise ValueError(f"{path} holds {len(names)} files ({', '.join(names[:5])}): unpack the one that you mean")
-    return archive.open(names[0])
+def _only_member(path: Path) -> zipfile.ZipInfo:
+    """Return what a zip archive says of its only file; raise `ValueError` if there are several."""
+    with zipfile.ZipFile(path) as archive:
+        files = [file for file in archive.infolist() if not file.is_dir() and not file.filename.startswith("__MACOSX/")]
+    if len(files) != 1:
+        names = ", ".join(file.filename for file in files[:5])
+        raise ValueError(f"{path} holds {len(files)} files ({names}): unpack the one that you mean")
+    return files[0]
 
 
 def _guess(content: bytes) -> str:

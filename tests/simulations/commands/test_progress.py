@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import re
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from fedfair.datasets.files.estimate import WHOLE, announce
 from simulations.cli import app
-from simulations.commands.terminal import progress_lines
+from simulations.commands.terminal import _Lines, progress_lines, showing_progress
 
 QUICK = ["--set", "steps=3", "--set", "hidden=[8]"]
 
@@ -74,3 +77,39 @@ def test_commands_tell_a_file_how_far_they_are(words: list[str], told: int) -> N
     assert len(lines) == told
     assert "100 %" in lines[-1]
     assert " %;" not in said.stdout
+
+
+def test_while_nothing_is_heard_a_line_is_due_after_twenty_seconds_at_most() -> None:
+    lines = _Lines("reading")
+    lines.start, lines.told = 0.0, 10_000.0
+    assert lines.due(10.0) == 10_020.0
+    lines.on_round(0, 1, "dpsgd", 1, 100)
+    assert lines.due(10.0) == 11_000.0
+
+
+def test_what_is_read_is_said_once_and_by_commands_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("years,hired\n41,yes\n")
+    level = logging.getLogger("fedfair.datasets").level
+    with showing_progress():
+        announce(file, [file], WHOLE, least=0, free=1e18)
+        announce(file, [file], WHOLE, least=0, free=1e18)
+    announce(file, [file], WHOLE, least=0, free=1e18)
+    assert "".join(capsys.readouterr().err.split("\n")) == (
+        f"{file} is read: 0 MB of text in 2 columns; that takes about 10 seconds")
+    assert logging.getLogger("fedfair.datasets").level == level
+
+
+@pytest.mark.parametrize("command", [["fit"], ["data", "check"], ["data", "schema"], ["run", "--csv"],
+                                     ["compare", "--csv"]], ids=" ".join)
+def test_every_command_that_reads_a_large_file_says_so_before_it_does(command: list[str], tmp_path: Path) -> None:
+    """The file takes no room on the disk, and is broken in its first line: what is said before that is seen."""
+    file = tmp_path / "people.csv"
+    with file.open("wb") as stream:
+        stream.write(b"sex,\xff\xfe,hired\n")
+        stream.truncate(4 * 10**9)
+    said = CliRunner().invoke(app, [*command, str(file), "--label", "hired", "--group", "sex"])
+    assert said.exit_code == 2
+    announced, refused = said.stderr.index("is read: 4.0 GB of text in 3 columns"), said.stderr.index("is not text")
+    assert announced < refused
+    assert said.stderr.count("is read: 4.0 GB") == 1

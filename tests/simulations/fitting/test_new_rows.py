@@ -239,3 +239,14 @@ def test_a_number_without_its_unit_is_refused_where_a_quantity_stands(moments: P
         predict(moments, typed)
     assert by_all(moments, written(tmp_path, [[*MOMENTS], [row[column] for column in MOMENTS]]),
                   "--unreadable", "missing")[0] == 0
+
+
+def test_new_rows_in_a_large_file_are_announced_before_they_are_read(fitted: Path, tmp_path: Path) -> None:
+    """The file takes no room on the disk, and is broken in its first line."""
+    file = tmp_path / "new.csv"
+    with file.open("wb") as stream:
+        stream.write(b"age,\xff\xfe,city\n")
+        stream.truncate(4 * 10**9)
+    done = CliRunner().invoke(app, ["predict", str(fitted), str(file)])
+    assert done.exit_code == 2
+    assert done.stderr.index("is read: 4.0 GB of text in 3 columns") < done.stderr.index("is not text")
