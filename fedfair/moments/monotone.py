@@ -65,7 +65,10 @@ def refuse_unordered(asked: Mapping[str, Direction], encoding: Encoding, classes
 
 def made_monotone(weights: Tensor, asked: Mapping[str, Direction], encoding: Encoding, records: Tensor,
                   favourable: int) -> Tensor:
-    """Return weights whose scores go the ways that are asked.
+    """Return weights whose scores go the ways that are asked, in every writing of numbers.
+
+    The two weights of a bin become opposite ones. That changes no decision, and rounding keeps the order of opposite
+    weights: of others their difference would fall by a last digit where the nearest ones are equal.
 
     Args:
         weights: Weights of classifiers of two classes, `[points, d, 2]`.
@@ -80,9 +83,8 @@ def made_monotone(weights: Tensor, asked: Mapping[str, Direction], encoding: Enc
                   if feature.column == column and _is_ordered(feature)]
         for point in made:
             apart = point[places, favourable] - point[places, 1 - favourable]
-            moved = (_nearest(apart, records[places].clamp(min=1.0), way) - apart) / 2
-            point[places, favourable] += moved
-            point[places, 1 - favourable] -= moved
+            half = _nearest(apart, records[places].clamp(min=1.0), way) / 2
+            point[places, favourable], point[places, 1 - favourable] = half, -half
     return made
 
 

@@ -191,7 +191,7 @@ def test_scores_go_one_way_where_that_is_asked(tmp_path: Path) -> None:
     bins = [place for place, feature in enumerate(encoding.features) if feature.bin is not None]
     scores = made.front.weights[:, bins, 1] - made.front.weights[:, bins, 0]
     assert len(bins) > 3
-    assert (scores.diff(dim=1) <= 1e-9).all()
+    assert (scores.diff(dim=1) <= 0).all()
     assert (scores[0, 0] - scores[0, -1]) > 0.1
     story = save(fitted, tmp_path / "out")
     assert "yes is less probable the larger age is, all else being equal" in (tmp_path / "out/report.html").read_text()
