@@ -34,6 +34,7 @@ BROKEN_RECORDS = {"a blank line": b"", "an open quote": b'{"24', "an open bracke
 """The same, in a file with a record in each line."""
 
 _ROWS = 2  # of the table, which are changed
+_KEPT = "surrogateescape"  # bytes that are no text
 
 
 class Neighbour(NamedTuple):
@@ -53,7 +54,8 @@ class Neighbour(NamedTuple):
 def neighbours(file: Path, folder: Path, label: str, group: str, seed: int) -> Iterator[Neighbour]:
     """Write the table and its neighbours into folders of their own, and yield them, the table first.
 
-    Names of columns, groups and classes are public, so cells of labels and groups are only emptied, with their row.
+    Names of columns, groups and classes are public, so a label is emptied, or becomes another one of the table, which
+    turns the record's gradient round; a group is only emptied, with its row.
 
     Args:
         file: Text, Parquet, JSON or a workbook.
@@ -83,6 +85,8 @@ def _of_text(file: Path, folder: Path, roles: set[str], label: str, seed: int) -
     opened = open_rows(file)
     lines, first = file.read_bytes().splitlines(), opened.layout.skip + 1
     mark = opened.layout.separator.encode()
+    labels = [cells[opened.names.index(label)].decode(errors=_KEPT) for line in lines[first:]
+              if label in opened.names and len(cells := line.split(mark)) == len(opened.names)]
     changes: list[tuple[str, int, bytes]] = []
     for row in (first + place for place in _some(len(lines) - first, seed)):
         changes += [(f"line {row + 1} is {name}", row, line) for name, line in LINES.items()]
@@ -90,8 +94,8 @@ def _of_text(file: Path, folder: Path, roles: set[str], label: str, seed: int) -
         if len(cells) == len(opened.names):
             for place, name in enumerate(opened.names):
                 changes += [(f"{name} in line {row + 1} is {cell!r}", row, mark.join(
-                    [*cells[:place], cell.encode(), *cells[place + 1:]]))
-                            for cell in _of_role(name, roles, label, CELLS)]
+                    [*cells[:place], cell.encode(errors=_KEPT), *cells[place + 1:]]))
+                            for cell in _of_role(name, roles, label, CELLS, cells[place].decode(errors=_KEPT), labels)]
     for number, (name, row, line) in enumerate([("the table", first, lines[first]), *changes]):
         path = _at(folder, number, file)
         path.write_bytes(b"\n".join([*lines[:row], line, *lines[row + 1:]]) + b"\n")
@@ -105,10 +109,12 @@ def _of_parquet(file: Path, folder: Path, roles: set[str], label: str, seed: int
 
     table = pq.read_table(file)
     changes: list[tuple[str, Sequence[str], int, object]] = [("the table", (), 0, None)]
+    labels = table.column(label).to_pylist() if label in table.column_names else []
     for row in _some(table.num_rows, seed):
         changes.append((f"row {row + 1} is empty", table.column_names, row, None))
         for column in table.schema:
-            written = _of_role(column.name, roles, label, [None, *_extremes(column.type)])
+            own = table.column(column.name)[row].as_py()
+            written = _of_role(column.name, roles, label, [None, *_extremes(column.type)], own, labels)
             changes += [(f"{column.name} in row {row + 1} is {value!r}", (column.name,), row, value)
                         for value in written]
     for number, (name, changed, row, value) in enumerate(changes):
@@ -157,12 +163,13 @@ def _of_json(file: Path, folder: Path, roles: set[str], label: str, seed: int) -
     parsed = json.loads(content) if is_list else [json.loads(line) for line in content.splitlines()]
     records = [json.dumps(record).encode() for record in parsed]
     changes: list[tuple[str, int, bytes]] = [("the table", 0, records[0])]
+    labels = [record[label] for record in parsed if label in record]
     for row in _some(len(records), seed):
         lines = {**RECORDS, **({} if is_list else BROKEN_RECORDS)}
         changes += [(f"record {row + 1} is {name}", row, record) for name, record in lines.items()]
         for key in parsed[row]:
-            cells = {repr(value): {**parsed[row], key: value} for value in _of_role(key, roles, label,
-                                                                                 [None, *VALUES, [1]])}
+            cells = {repr(value): {**parsed[row], key: value} for value in _of_role(
+                key, roles, label, [None, *VALUES, [1]], parsed[row][key], labels)}
             changes += [(f"{key} in record {row + 1} is {cell}", row, json.dumps(record).encode())
                         for cell, record in cells.items()]
     for number, (name, row, record) in enumerate(changes):
@@ -177,13 +184,15 @@ def _of_workbook(file: Path, folder: Path, roles: set[str], label: str, seed: in
 
     sheet = openpyxl.load_workbook(file).active
     names, rows = [cell.value for cell in sheet[1]], sheet.max_row - 1
+    labels = [sheet.cell(row, names.index(label) + 1).value for row in range(2, rows + 2) if label in names]
     changes: list[tuple[str, int, dict[int, object]]] = [("the table", 2, {})]
     for row in (place + 2 for place in _some(rows, seed)):
         changes.append((f"row {row} is empty", row, dict.fromkeys(range(1, len(names) + 1))))
         changes.append((f"row {row} has a cell beside the table", row, {len(names) + 2: "x"}))
         for place, name in enumerate(names, 1):
             changes += [(f"{name} in row {row} is {value!r}", row, {place: value}) for value in _of_role(
-                str(name), roles, label, [None, *VALUES, datetime.datetime(2020, 1, 1), datetime.time(3, 4)])]
+                str(name), roles, label, [None, *VALUES, datetime.datetime(2020, 1, 1), datetime.time(3, 4)],
+                sheet.cell(row, place).value, labels)]
     for number, (name, row, cells) in enumerate(changes):
         book, path = openpyxl.load_workbook(file), _at(folder, number, file)
         for place, value in cells.items():
@@ -197,9 +206,12 @@ def _some(rows: int, seed: int) -> list[int]:
     return np.random.default_rng(seed).choice(rows, min(_ROWS, rows), replace=False).tolist()  # type: ignore[no-any-return]
 
 
-def _of_role(name: str, roles: set[str], label: str, values: Sequence[Any]) -> Sequence[Any]:
-    """Return the values of a column that are tried: of a label none, of a group nothing else than what it is."""
-    return values[:1] if name == label else () if name in roles else values
+def _of_role(name: str, roles: set[str], label: str, values: Sequence[Any], own: Any, labels: Sequence[Any]
+             ) -> Sequence[Any]:
+    """Return the values of a cell that are tried: of a label none and another one, of a group nothing else."""
+    if name == label:
+        return [*values[:1], *[each for each in labels if each not in (own, None, "")][:1]]
+    return () if name in roles else values
 
 
 _MADE = {".parquet": _of_parquet, ".pq": _of_parquet, **dict.fromkeys((".json", ".jsonl", ".ndjson"), _of_json),

@@ -2,9 +2,9 @@
 
 After that nothing may differ: not a byte of what it writes or leaves in the cache, not a line of the log, not whether
 it refuses. And what went into the releases may differ by no more than the printed epsilon says (by twice as much where
-the row is another one). This finds what no attack on the noise can: records that leave by another way, such as an exact
-number, or a row that decides how others are read ("Re:cord-play", arXiv 2602.17454, which found such leaks in twelve
-libraries).
+the row is another one). Noise has to be what it is said to be (`simulations.audits.tape`), each release in the ledger.
+This finds what no attack on the noise can: records that leave by another way, such as an exact number, or a row that
+decides how others are read ("Re:cord-play", arXiv 2602.17454, which found such leaks in twelve libraries).
 """
 
 from __future__ import annotations
@@ -13,103 +13,36 @@ import logging
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import torch
 
 from fedfair.accounting.figures import up
 from fedfair.datasets.files.in_memory import files_of_this_process
 from fedfair.mechanisms.noise import attached
 from simulations.audits.neighbour_files import Neighbour, neighbours
+from simulations.audits.tape import Moved, Tape, doubts, made
 from simulations.drawing.table import Table
 
-_EXACT = ("values", "counts", "sums")
-"""Names of what goes into a release, in the functions that are marked."""
 _SHOWN = 60  # signs of a line
 _FAR = 1e6  # deviations of noise, beyond which noise hides nothing
 _ROUNDING = 1e-6
 """By which sums of numbers in floating point may be off, relative to the noise."""
 
 
-class Heard(NamedTuple):
-    """A release: its name, what went in by name, the deviation of its noise, and what came out."""
-
-    name: str
-    exact: Mapping[str, torch.Tensor]
-    deviation: float
-    out: Any
-
-
-class Moved(NamedTuple):
-    """How far a record moves what goes into a release, in deviations of its noise; the release's name is first."""
-
-    name: str
-    distance: float
-
-
-@dataclass
-class Tape:
-    """The releases of a run, in their order.
-
-    Attributes:
-        releases: What was heard.
-        before: Releases of another run, which are returned again in place of new ones; None to record.
-        moved: Of each release, how far what went in is from what had gone in before.
-    """
-
-    releases: list[Heard] = field(default_factory=list)
-    before: list[Heard] | None = None
-    moved: list[Moved] = field(default_factory=list)
-
-    def __call__(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any]) -> Any:
-        """Record a release, or return the one that was made in its place before."""
-        exact = next(inputs[key] for key in _EXACT if key in inputs)
-        heard = Heard(name, {key: torch.as_tensor(value, dtype=torch.float64).clone() for key, value in exact.items()},
-                      float(inputs["deviation"]), None)
-        if self.before is None:
-            heard = heard._replace(out=compute())
-        elif len(self.releases) < len(self.before) and self.before[len(self.releases)].name == name:
-            earlier = self.before[len(self.releases)]
-            heard = heard._replace(out=earlier.out)
-            self.moved.append(Moved(name, _distance(heard, earlier)))
-        else:
-            heard = heard._replace(out=compute())
-            self.moved.append(Moved(name, float("inf")))
-        self.releases.append(heard)
-        return heard.out
-
-
-def _distance(one: Heard, other: Heard) -> float:
-    """Return how far apart what went into two releases is, in deviations of their noise; a name that is not there is 0.
-
-    Infinite for other shapes or other noise, which tell of the records by themselves.
-    """
-    if one.deviation != other.deviation:
-        return float("inf")
-    total = 0.0
-    for name in {*one.exact, *other.exact}:
-        left, right = (heard.exact.get(name) for heard in (one, other))
-        if left is not None and right is not None and left.shape != right.shape:
-            return float("inf")
-        there = left if left is not None else right
-        assert there is not None
-        zeros = torch.zeros_like(there)
-        total += float(((zeros if left is None else left) - (zeros if right is None else right)).square().sum())
-    return 0.0 if total == 0 else total**0.5 / one.deviation if one.deviation else float("inf")
-
-
 class Left(NamedTuple):
     """What a program left besides its files.
 
     Attributes:
-        claimed: Epsilon that it prints.
+        claimed: Epsilon that was asked for, or that it prints.
         cost: Computes the epsilon of all releases, in their order, from how far a record moves what goes into each.
         public: Numbers that are public by assumption, by name: tables that differ in them are no neighbours.
         lines: Anything else that it let others see, by where: messages.
-        may_refuse: Whether a table of which it cannot read a value is refused, and its owner alone hears of it; if so,
-            such tables are no neighbours as long as nothing was released before.
+        spent: Epsilon of its ledger.
+        listed: Number of releases that its ledger lists; None where it lists what they cost together.
+        fresh: Whether it says that nobody can know its noise, so that it has to be another each time.
+        refusals: Errors of which the owner of a table alone hears, as that a value cannot be read; tables that raise
+            one before anything was released are no neighbours.
         logs: Whether others see the log: a node's stays with it.
     """
 
@@ -117,7 +50,10 @@ class Left(NamedTuple):
     cost: Callable[[list[Moved]], float]
     public: Mapping[str, int] = {}
     lines: Mapping[str, str] = {}
-    may_refuse: bool = False
+    spent: float = 0.0
+    listed: int | None = None
+    fresh: bool = False
+    refusals: tuple[type[Exception], ...] = ()
     logs: bool = True
 
 
@@ -181,7 +117,12 @@ class ReplayAudit:
     @property
     def refuted(self) -> bool:
         """Whether anything but the releases tells of a row, or they tell more than is claimed."""
-        return bool(self.findings) or self.epsilon > self.claimed * (1 + _ROUNDING)
+        return bool(self.findings) or self.exceeds
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the releases tell more of a row than is claimed."""
+        return self.epsilon > self.claimed * (1 + _ROUNDING)
 
 
 def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, name: str = "A program"
@@ -219,9 +160,9 @@ def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, 
     with tempfile.TemporaryDirectory() as folder:
         table, *others = neighbours(file, Path(folder), label, group, seed)
         expected, claim = _all_that_leaves(program, table, first)
-        if claim is None:
+        if isinstance(claim, Exception):
             raise ValueError(f"the table itself is refused, so there is nothing to compare: {expected['refusal']}")
-        findings, costs, tried = list[Finding](), [0.0], 0
+        findings, costs, tried = [*_of_the_table(program, table, first, claim)], [0.0], 0
         for other in others:
             again = Tape(before=first.releases)
             lines, left = _all_that_leaves(program, other, again)
@@ -236,20 +177,34 @@ def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, 
     return ReplayAudit(name, tried, len(others) - tried, tuple(findings), max(costs), claim.claimed)
 
 
-def _is_no_neighbour(one: Left, other: Left | None, tape: Tape) -> bool:
+def _of_the_table(program: Program, table: Neighbour, tape: Tape, claim: Left) -> Iterator[Finding]:
+    """Yield what the releases on the table alone show to be wrong."""
+    again = Tape()
+    if claim.fresh:
+        _all_that_leaves(program, table, again)
+    for where, what in doubts(tape.releases, again.releases):
+        yield Finding(table.name, where, what, "")
+    number = made(tape.releases)
+    if claim.listed not in (None, number):
+        yield Finding(table.name, "ledger", f"lists {claim.listed} releases of {number}", "")
+    if claim.spent > claim.claimed * (1 + _ROUNDING):
+        yield Finding(table.name, "ledger", f"spends epsilon {claim.spent:.4g} of {claim.claimed:g}", "")
+
+
+def _is_no_neighbour(one: Left, other: Left | Exception, tape: Tape) -> bool:
     """Return whether a table is told apart by what is public: one number, by one, or that it could be read at all."""
-    if other is None:
-        return one.may_refuse and not tape.releases
+    if isinstance(other, Exception):
+        return isinstance(other, one.refusals) and not tape.releases
     return one.public.keys() == other.public.keys() and sum(abs(one.public[name] - other.public[name])
                                                                  for name in one.public) == 1
 
 
-def _all_that_leaves(program: Program, table: Neighbour, tape: Tape) -> tuple[dict[str, str], Left | None]:
-    """Return each line that a program writes, says or sends, by its place, and what it left; None if it refuses."""
+def _all_that_leaves(program: Program, table: Neighbour, tape: Tape) -> tuple[dict[str, str], Left | Exception]:
+    """Return each line that a program writes, says or sends, by its place, and what it left, or how it refuses."""
     lines: dict[str, str] = {}
     log, root, before = _Lines(), logging.getLogger(), {*files_of_this_process()}
     root.addHandler(log)
-    left = None
+    left: Left | Exception
     try:
         with attached(tape), tempfile.TemporaryDirectory() as folder:
             left = program(table.path, Path(folder) / "out")
@@ -257,10 +212,10 @@ def _all_that_leaves(program: Program, table: Neighbour, tape: Tape) -> tuple[di
                 lines |= {f"{file.name}:{number}": line for number, line in enumerate(_text(file), 1)}
             lines |= left.lines
     except Exception as error:  # whatever it is, that there is one may tell of a row
-        lines["refusal"] = f"{type(error).__name__}: {error}"
+        left, lines["refusal"] = error, f"{type(error).__name__}: {error}"
     finally:
         root.removeHandler(log)
-    logged = log.lines if left is None or left.logs else ()
+    logged = log.lines if isinstance(left, Exception) or left.logs else ()
     lines |= {f"log:{number}": line for number, line in enumerate(logged, 1)}
     for place, file in enumerate(file for file in files_of_this_process() if file not in before):
         lines |= {f"cache, file {place}:{number}": line for number, line in enumerate(_text(file), 1)}

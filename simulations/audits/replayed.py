@@ -15,9 +15,12 @@ from flwr.app import ArrayRecord, Context, Message
 
 from fedfair import client_app
 from fedfair.accounting import Event, Ledger, Release, epsilon
+from fedfair.accounting.events import LEFT_OUT
 from fedfair.mechanisms.noise import Trust
+from fedfair.node.node import ClientError
 from fedfair.protocol.messages import unpacked
-from simulations.audits.replay import Left, Moved, Program
+from simulations.audits.replay import Left, Program
+from simulations.audits.tape import Moved
 from simulations.engines.engines import Connected
 from simulations.engines.local import LocalGrid, quiet_flower
 from simulations.engines.run import run
@@ -32,6 +35,10 @@ _EXACT = ("held-out", "training")
 _SEAL = "own_tables_sealed"  # in environment.json: of a random salt, by a key that stays on the machine
 _OF_ONE_REQUEST = ("exchange", "keys", "shares", "masked", "unmasking")
 """Records of a reply with a request's own number, and those of secure sums, which masks make random."""
+
+
+class Unreadable(ValueError):
+    """A table is refused by its owner's own program, before anybody else hears of it."""
 
 
 def fit_of(wanted: Wanted, seed: int = 0) -> Program:
@@ -52,7 +59,8 @@ def fit_of(wanted: Wanted, seed: int = 0) -> Program:
         save(fitted, folder)
         _leave_seal_out(folder)
         delta = fitted.result.ledger.delta
-        return Left(wanted.epsilon, lambda moved: _together([distance for _, distance in moved], delta))
+        return Left(wanted.epsilon, lambda moved: _together([distance for _, distance in moved], delta),
+                    spent=fitted.result.ledger.epsilon(), fresh=_is_secret(fitted.result.ledger))
 
     return leave
 
@@ -67,18 +75,19 @@ def run_of(settings: dict[str, Any]) -> Program:
         settings: Settings of the experiment by name, but for the table.
 
     Raises:
-        ValueError: If a setting is unknown, or clients add their noise themselves.
+        ValueError: If a setting is unknown.
 
     Examples:
         >>> _ = run_of({"strategy": "dpsgd", "label": "hired", "group": "sex"})
     """
-    if settings.get("trust", Trust.CENTRAL.value) != Trust.CENTRAL.value:
-        raise ValueError(f"trust is {settings['trust']!r}, but a replay of a run looks at sums with all of their "
-                         "noise: leave trust out, or name the files of other nodes for a fit over nodes")
-
     def leave(table: Path, folder: Path) -> Left:
         """Run, and save."""
-        result = run(Experiment(**{**settings, "csv": str(table), "randomness": "seeded"}))
+        asked = Experiment(**{**settings, "csv": str(table), "randomness": "seeded"})
+        try:
+            asked.task.data()
+        except ValueError as error:
+            raise Unreadable(str(error)) from error
+        result = run(asked)
         named = result.experiment.model_copy(update={"csv": table.name})  # its folder is what the user wrote
         replace(result, experiment=named).save(folder)
         for name, parts in RunFolder(folder).ledgers[""].files.items():
@@ -87,8 +96,10 @@ def run_of(settings: dict[str, Any]) -> Program:
         _leave_seal_out(folder)
         sizes = {f"{part} records of {name}": size for part, data in result.data
                  for name, size in zip(data.names, data.group_sizes(), strict=True)}
-        return Left(result.ledger.epsilon(), lambda moved: _sampled(moved, result.ledger), sizes,
-                    may_refuse=True)
+        spent = result.ledger.epsilon()
+        return Left(min(spent, result.experiment.target_epsilon or spent), lambda moved: _cost(moved, result.ledger),
+                    sizes, spent=spent, listed=_listed(result.ledger), fresh=_is_secret(result.ledger),
+                    refusals=(Unreadable,))
 
     return leave
 
@@ -130,7 +141,7 @@ def nodes_of(wanted: Wanted, others: Sequence[Path], seed: int = 0) -> Program:
             return _together(distances, ledger.delta)
 
         public = {f"records of node {place}": int(records) for place, records in enumerate(told["records"])}
-        return Left(wanted.epsilon, cost, public, grid.lines, may_refuse=True, logs=False)
+        return Left(wanted.epsilon, cost, public, grid.lines, refusals=(ClientError,), logs=False)
 
     return leave
 
@@ -170,15 +181,45 @@ def _together(distances: Sequence[float], delta: float) -> float:
     return epsilon(Counter([Release(1.0, 1 / total)]), delta) if total else 0.0
 
 
-def _sampled(moved: Sequence[Moved], ledger: Ledger) -> float:
-    """Return the epsilon of a run's releases if every record moved them as far as the furthest of these.
+def _is_secret(ledger: Ledger) -> bool:
+    """Return whether a ledger says that nobody can know the noise."""
+    return ledger.simulated is None and ledger.guarantee != "simulated"
 
-    What a round releases together moves together.
+
+def _each(ledger: Ledger) -> int:
+    """Return how many releases a round makes: a sum, and counts where they are charged, of all who add noise."""
+    counts = any(event.count_multiplier is not None for event in ledger.events)
+    return (1 + counts) * (1 if ledger.trust is Trust.CENTRAL else ledger.clients)
+
+
+def _listed(ledger: Ledger) -> int | None:
+    """Return how many releases a ledger lists; None where it lists what several cost together."""
+    if ledger.preprocessing is not None or LEFT_OUT in ledger.held_out:
+        return None
+    return ledger.events.total() * _each(ledger) + len(ledger.held_out)
+
+
+def _cost(moved: Sequence[Moved], ledger: Ledger) -> float:
+    """Return the epsilon of a run's releases: of the training part, or where that is more, in proportion, of others."""
+    distances = [distance for _, distance in moved]
+    if _listed(ledger) is None:
+        return _together(distances, ledger.delta)
+    of_training = ledger.events.total() * _each(ledger)
+    beside = _together(distances[of_training:], ledger.delta)
+    said = max(map(ledger.held_out_epsilon, ledger.held_out), default=0.0)
+    share = beside / said if said else math.inf if beside else 0.0
+    return max(_sampled(distances[:of_training], ledger), share * ledger.epsilon())
+
+
+def _sampled(distances: Sequence[float], ledger: Ledger) -> float:
+    """Return the epsilon of training if every record moved all rounds as far as the furthest of these.
+
+    What a round releases together moves together, and the noise of clients adds up where nobody sees a share alone.
     """
-    rounds = ledger.events.total()
-    each = len(moved) // rounds if rounds and len(moved) % rounds == 0 else 1
-    furthest = max(math.hypot(*(distance for _, distance in moved[place : place + each]))
-                   for place in range(0, len(moved), each))
+    each = _each(ledger)
+    furthest = max(math.hypot(*distances[place:place + each]) for place in range(0, len(distances), each))
+    if ledger.trust is Trust.DISTRIBUTED:
+        furthest /= math.sqrt(ledger.clients)
     most = furthest * max(_charged(event).multiplier for event in ledger.events)
     if most == 0:
         return 0.0

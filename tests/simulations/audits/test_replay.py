@@ -55,7 +55,7 @@ def audited(file: Path, **settings: Any) -> list[str]:
 def told(made: ReplayAudit) -> list[str]:
     """Return where something but the releases tells of a row, and "releases" where these tell too much."""
     assert made.neighbours >= 2
-    return [finding.where for finding in made.findings] + ["releases"] * (made.epsilon > made.claimed)
+    return [finding.where for finding in made.findings] + ["releases"] * made.exceeds
 
 
 def audited_run(file: Path, **settings: Any) -> list[str]:

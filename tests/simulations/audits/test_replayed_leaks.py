@@ -32,8 +32,9 @@ from fedfair.node.private_training import train_privately
 from fedfair.protocol import task_data
 from fedfair.protocol.task import Task
 from simulations.audits import neighbour_files
-from simulations.audits.replay import Left, Moved, ReplayAudit, replay
+from simulations.audits.replay import Left, ReplayAudit, replay
 from simulations.audits.replayed import fit_of, run_of
+from simulations.audits.tape import Moved
 from simulations.engines.local import LocalGrid
 from simulations.fitting import fit as fitting
 from simulations.fitting.classifier import FairPrivateClassifier
@@ -78,7 +79,7 @@ def told(made: ReplayAudit) -> set[str]:
     """Return the files in which something tells of a row, and "releases" where these tell too much."""
     assert made.neighbours >= 2
     return {finding.where.partition(":")[0] for finding in made.findings} | (
-        {"releases"} if made.epsilon > made.claimed else set())
+        {"releases"} if made.exceeds else set())
 
 
 def audited(file: Path, **settings: Any) -> set[str]:
@@ -277,7 +278,7 @@ def of_app(other: Path, grid: type[LocalGrid], table: Path, folder: Path) -> Lef
         return _of_releases([distance for _, distance in moved], ledger.delta)
 
     return Left(ledger.epsilon(), cost, {f"records of {name}": size for name, size in zip(
-        ("f", "m"), clients[0].group_sizes(), strict=True)}, sent, may_refuse=True,
+        ("f", "m"), clients[0].group_sizes(), strict=True)}, sent, refusals=(ValueError,),
                 logs=False)  # in which Flower says how long it took
 
 
