@@ -124,7 +124,7 @@ def scaling_by_the_records_called_proved(patch: Patch) -> None:
 
 
 def a_seeded_run_called_proved(patch: Patch) -> None:
-    patch.setattr(served, "SEEDED", None)
+    patch.setattr(base, "SEEDED", None)
 
 
 def fairlens_called_proved(patch: Patch) -> None:
