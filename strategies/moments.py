@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedfair.fairness.group_counts import favourable_of
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, sensitivity
 from fedfair.mechanisms.noise import Trust, client_share, server_share
 from fedfair.mechanisms.randomness import source

@@ -16,8 +16,8 @@ from fedfair.fairness.decision_counts import Deciding
 from fedfair.fairness.group_counts import GroupCounts, Scores
 from fedfair.fairness.reject_option import CELLS, RejectOption, score, score_counts
 from fedfair.gradients.kernels import FastLinear, keep_freed
+from fedfair.gradients.layer_gradients import Gradients, LayerGradients, Materialised, memory_format
 from fedfair.gradients.layer_probe import Loss, Probe, WeightedProbe, padding_rows, trained_parameters, without_rows
-from fedfair.gradients.layers import Gradients, LayerGradients, Materialised, memory_format
 from fedfair.gradients.model_state import forgetting
 from fedfair.mechanisms import histograms
 from fedfair.mechanisms.clipping import sensitivity

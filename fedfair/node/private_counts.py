@@ -17,7 +17,7 @@ from fedfair.accounting.events import Release
 from fedfair.datasets import GroupedDataset
 from fedfair.fairness.decision_counts import CONFUSION, Deciding, factors
 from fedfair.fairness.reject_option import RejectOption
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.noise import NoiseName, add_noise
 from fedfair.mechanisms.randomness import Source, source
 from fedfair.node.front_counts import HELD_OUT, confusions

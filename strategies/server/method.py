@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from fedfair.accounting.events import Preprocessed, Unit
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.gradients.layer_probe import padding_rows, without_rows
-from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import ClipRule
 from fedfair.mechanisms.counting import CountQuery
 from fedfair.models.optimizers import Optimizer, make_optimizer

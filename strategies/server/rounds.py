@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedfair.fairness.group_counts import favourable_of
 from fedfair.fairness.sklearn_metrics import further
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.clipping import ClipRule
 from fedfair.mechanisms.noise import add_noise, server_share
 from fedfair.mechanisms.randomness import source

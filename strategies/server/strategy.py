@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedfair.accounting import Ledger
 from fedfair.accounting.events import Preprocessed
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
 from strategies.server.by_group import refuse_other_groups, refuse_tables

@@ -17,7 +17,7 @@ from flwr.serverapp import Grid
 from torch import Tensor
 
 from fedfair.fairness.group_counts import GroupCounts
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.node import exchanges
 from fedfair.node.node import ClientError
 from fedfair.protocol import messages
