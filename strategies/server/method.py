@@ -186,12 +186,8 @@ class Method(ABC):
         """
         if self.sync == "step":
             return None
-        training = self.training
-        return LocalTraining(
-            batch_size=training.batch_size, optimizer=training.optimizer, learning_rate=training.learning_rate,
-            weight_decay=training.weight_decay, momentum=training.momentum, noise_multipliers=self.noise.multipliers,
-            weights=self.client_weights(), sizes=self.population.by_client,
-            bounds_fixed=self.has_fixed_bounds)
+        return self.training.local_epoch(self.noise.multipliers, self.client_weights(), self.population.by_client,
+                                         self.has_fixed_bounds)
 
     @property
     def has_fixed_bounds(self) -> bool:
