@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, Unclipped
 from fedfair.mechanisms.noise import Trust
 from fedfair.node.exchanges import send_gradient_sum

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, PerGroup, Reweighted
 from fedfair.protocol.fields import Positive
 from strategies.server.calibration import NoisePlan, own_noise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, ClassVar, Literal
@@ -13,17 +13,16 @@ from pydantic import Field
 from torch import Tensor
 
 from fedfair.fairness.group_counts import favourable_of
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, sensitivity
 from fedfair.mechanisms.noise import Trust, client_share, server_share
 from fedfair.mechanisms.randomness import source
 from fedfair.moments import logistic, release, sums
-from fedfair.moments.filled_bins import Filled, denoised, filled
-from fedfair.moments.front import EVEN, LOGISTIC, Front, HeadName, Point, Refits, few_points, front, points
-from fedfair.moments.heads import Constraint, Head, directions, least_squares
-from fedfair.moments.leave_one_out import LeftOut, left_out
-from fedfair.moments.monotone import directions_of, made_monotone, refuse_unordered
-from fedfair.moments.refits import refits
+from fedfair.moments.filled_bins import Filled, filled
+from fedfair.moments.fitting import Fitting
+from fedfair.moments.front import EVEN, LOGISTIC, HeadName, Point, few_points, heads_for, points
+from fedfair.moments.heads import GAPS, Constraint, Head, least_squares
+from fedfair.moments.monotone import directions_of, refuse_unordered
 from fedfair.moments.sums import CLASSES, unmixed
 from fedfair.node.exchanges import send_gradient_sum
 from fedfair.node.masked_sums import send_masked_gradient_sum
@@ -31,14 +30,6 @@ from fedfair.node.moment_sums import send_masked_moments, send_moments
 from fedfair.protocol.exchange import Exchange
 from strategies.server.releases.front import MeasuredFront, least_constrained, most_accurate
 from strategies.server.strategy import Strategy
-
-GAPS: Mapping[Constraint, Sequence[str]] = {
-    "demographic_parity": ("demographic_parity",), "equal_opportunity": ("equal_opportunity",),
-    "both": ("demographic_parity", "equal_opportunity")}
-"""The gaps that each constraint makes smaller."""
-
-AUTO_STEPS = 3
-"""Logistic steps that "auto" takes where there are two classes."""
 
 
 class Moments(Strategy):
@@ -208,53 +199,29 @@ class Moments(Strategy):
 
     def _finish(self, trained: Head | None) -> None:
         """Make the front, and take the classifier that the options name."""
-        options = self.options
-        head = LOGISTIC if trained else options.head or self._heads[0]
+        options, heads = self.options, heads_for(self.population.classes)
+        head = LOGISTIC if trained else options.head or heads[0]
         chosen = Point(head, options.floor, options.tau, options.worst_group, options.threshold)
         few = self.training.figures in ("private", "none")
         grid = (few_points(head, options.floor, self._constrains) if few else
-                points(self._heads, self._constrains, options.by_group, self.population.classes,
+                points(heads, self._constrains, options.by_group, self.population.classes,
                        options.floor if trained else None))
-        wanted = [*dict.fromkeys((chosen, *grid))]
-        fitted, counted = front(self.told, wanted, options.constraint, self._favourable, trained), self.bins.records
-        weights = self.bins.ending @ fitted.weights
-        told = self._refits(fitted, trained) if few else None
-        if options.monotone:
-            assert self._favourable is not None  # one of two classes
-            numbers = counted.numbers if counted else torch.ones(weights.shape[1] - 1, dtype=torch.float64)
-            weights = made_monotone(weights, directions_of(options.monotone), self.task.data().train.encoding, numbers,
-                                    self._favourable)
-        self.made = fitted._replace(weights=weights, refits=told,  # sums of participants count no records
-                                    records=counted.rounded if counted and self.protects == "record" else None)
-        if not self.task.holds_out:
-            self.made = self.made._replace(left_out=self._left_out(self.made))
+        counted, fitting = self.bins.records, self._fitting
+        tells = few and trained is not None and counted is not None  # what noise does to logistic regression on bins
+        made = fitting.front([*dict.fromkeys((chosen, *grid))], trained, options.monotone,
+                             source(self._released_already, "refits") if tells else None)
+        self.made = made._replace(  # sums of participants count no records
+            records=counted.rounded if counted and self.protects == "record" else None,
+            left_out=None if self.task.holds_out else fitting.left_out(made))
         self._take(0)
 
-    def _left_out(self, made: Front) -> LeftOut:
-        """Return how training records would be decided by the front's classifiers, had they not trained them."""
-        constrained = any(point.tau != 1 for point in made.points)
-        across = directions(self.told, self.options.constraint, self._favourable) if constrained else None
-        taus = [None if point.head == "constant" else point.tau for point in made.points]
-        return left_out(self._course, self._denoised, taus, made.weights, across, self.bins)
-
-    def _refits(self, front: Front, trained: Head | None) -> Refits | None:
-        """Return what noise does to the classifiers of a front of logistic regression on bins; None for another."""
-        if trained is None or self.bins.records is None:
-            return None
-        return refits(self.told, self._course, self._denoised, front.points, front.weights, self.options.constraint,
-                      self._favourable, self.bins, self.task.data().train.encoding,
-                      source(self._released_already, "refits"))
-
     @property
-    def _course(self) -> logistic.Course:
-        """How the logistic regression was trained."""
-        return logistic.Course(self.told.pooled(), self.options.floor, self.path, tuple(self.noises),
-                               self.options.logistic_clip)
-
-    @property
-    def _denoised(self) -> Tensor:
-        """S without most of its noise, `[k, k]`."""
-        return denoised(self.told.pooled(), self.bins, self.task.data().train.encoding)
+    def _fitting(self) -> Fitting:
+        """What classifiers are fitted by: the moments, the logistic steps, and public settings."""
+        course = logistic.Course(self.told.pooled(), self.options.floor, self.path, tuple(self.noises),
+                                 self.options.logistic_clip)
+        return Fitting(self.told, course, self.bins, self.task.data().train.encoding, self.options.constraint,
+                       self._favourable)
 
     @property
     def _released_already(self) -> str:
@@ -299,7 +266,7 @@ class Moments(Strategy):
         asked = self.options.logistic_steps
         if asked != "auto":
             return asked
-        return AUTO_STEPS if self.population.classes == CLASSES and self.protects == "record" else 0
+        return logistic.AUTO_STEPS if self.population.classes == CLASSES and self.protects == "record" else 0
 
     @property
     def _has_moments(self) -> bool:
@@ -329,14 +296,8 @@ class Moments(Strategy):
 
     @property
     def _constrains(self) -> bool:
-        """Whether groups are something else than classes, as everybody can see by the columns that hold them.
-
-        Of a data set without such columns their own names say so. Names of a table do not: both may be 0 and 1.
-        """
-        columns = {*self.task.attributes} - {None}
-        if self.task.label is None or not columns:
-            return self.population.names != self.population.labels
-        return columns != {self.task.label}
+        """Whether groups are something else than classes, so that scores may be made alike."""
+        return not self.population.groups_are_classes(self.task)
 
     @property
     def _groups(self) -> int:
@@ -347,12 +308,6 @@ class Moments(Strategy):
     def _favourable(self) -> int | None:
         """The number of the favourable class; of two classes the second, unless another is named."""
         return favourable_of(self.training.favourable_class(self.population.labels), self.population.classes)
-
-    @property
-    def _heads(self) -> tuple[HeadName, ...]:
-        """How classifiers of the front are fitted; the first is the default."""
-        two = self.population.classes == 2
-        return ("least_squares", "counted", "equal") if two else ("equal", "counted", "least_squares")
 
     def _deviation_of(self, adding: int) -> float:
         """Return the standard deviation of the noise on every number of sums to which some clients add it."""

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
+from fedfair.gradients.layer_gradients import Gradients, LayerGradients, Squares, flat, shaped
 from fedfair.gradients.layer_probe import Probe
-from fedfair.gradients.layers import Gradients, LayerGradients, Squares, flat, shaped
 from fedfair.mechanisms.randomness import generator, poisson
 from fedfair.node.node import Batch, Node
 from fedfair.protocol.round import Round

@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedfair.datasets.columns.convention import ANY_SIGN, PLAIN, Reading
+from fedfair.datasets.columns.convention import ANY_SIGN, PLAIN, Reading, as_declared
 from fedfair.datasets.columns.tidy import reading_as_asked, tidied
 from fedfair.datasets.features.encoder import encode, kept
 from fedfair.datasets.features.encoding import OTHER, Encoding, Feature
@@ -27,7 +27,7 @@ from fedfair.datasets.grouped import GroupedDataset, weights_of
 from fedfair.datasets.names import visible
 from fedfair.datasets.schema import Agreement, SchemaMismatch
 from fedfair.datasets.split import numbers_of_names, numbers_of_rows
-from fedfair.datasets.table import as_declared, complete
+from fedfair.datasets.table import complete
 
 _log = logging.getLogger(__name__)
 

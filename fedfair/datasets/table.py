@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from pandas.api.types import is_float_dtype
 
-from fedfair.datasets.columns.convention import ALL, PLAIN, Asked, Reading, in_bands
+from fedfair.datasets.columns.convention import PLAIN, Asked, Reading, as_declared, as_read, in_bands, with_bands
 from fedfair.datasets.columns.kinds import LEFT_OUT, problems, understand
 from fedfair.datasets.columns.tidy import (
     cells,
@@ -230,23 +230,6 @@ def _complete_or_all_wrong(tidy: pd.DataFrame, missing: Missing, roles: tuple[st
         raise ValueError(f"{wrong}; {error}") from None
 
 
-def as_declared(asked: Asked, raw: Iterable[str], numbers: Sequence[str], roles: Sequence[str | None]) -> Asked:
-    """Return what is asked where the columns of numbers are declared, so that no value changes what a column is."""
-    others = tuple(str(name) for name in raw
-                   if name not in numbers and (name not in roles or name in asked.categorical))
-    return replace(asked, categorical=others, numeric=tuple(numbers))
-
-
-def as_read(asked: Asked, reading: Reading) -> Asked:
-    """Return what is asked with the dates, durations and times that were found, which are numbers and no codes.
-
-    Args:
-        asked: What the user says.
-        reading: How the table is read.
-    """
-    return replace(asked, quantities=reading.quantities, numeric=(*asked.numeric, *dict(reading.quantities)))
-
-
 def _kinds(whole: pd.DataFrame, roles: tuple[str, str, str | None], asked: Asked, reading: Reading
            ) -> tuple[list[str], list[str]]:
     """Return the columns of numbers, and those with nothing to learn from, as their values tell.
@@ -280,11 +263,6 @@ def _as_quantity(name: str, column: pd.Series) -> str:
     text = cells(column)
     quantity = declared_quantity(column) if text is None else common_quantity(text)
     return f', or give quantities = {{ {name} = "{quantity}" }}' if quantity else ""
-
-
-def with_bands(reading: Reading, asked: Asked, group: str) -> Reading:
-    """Return how cells are read, with the bands that were asked for a protected column; see `Asked.bands`."""
-    return reading._replace(bands=tuple((group if name == ALL else name, ends) for name, ends in asked.bands))
 
 
 def shown(frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:

@@ -108,6 +108,17 @@ Sums = Mapping[str, Tensor]
 """The sums of `GroupCounts` over the records of one group, by name."""
 
 
+def by_score(sums: Sums) -> tuple[Tensor, Tensor]:
+    """Return the numbers of records without and with the favourable label, by their scores' bins."""
+    counts = sums.get("scores", torch.zeros(1, 2)).double()
+    return counts[:, 0], counts[:, 1]
+
+
+def by_level(sums: Sums) -> Tensor:
+    """Return records, sums of probabilities and occurrences, by ten levels of the probability."""
+    return sums.get("calibration", torch.zeros(1, 3))
+
+
 @dataclass(frozen=True)
 class GroupCounts:
     """Sums over evaluated records, by group; `+` adds those of other records.
@@ -130,6 +141,8 @@ class GroupCounts:
         >>> counts = none + GroupCounts.of(decided, y, group, losses=torch.ones(3), norms=torch.zeros(3), like=none)
         >>> counts.correct.tolist(), counts.tensors()["losses"].tolist()
         ([[0.0, 1.0], [0.0, 1.0]], [2.0, 1.0])
+        >>> [float(sums["losses"]) for sums in counts.by_group()], float(counts.overall()["losses"])
+        ([2.0, 1.0], 3.0)
         >>> GroupCounts.of_decisions(counts.confusion).labels.tolist()
         [[0.0, 2.0], [0.0, 1.0]]
     """
@@ -200,6 +213,15 @@ class GroupCounts:
     def __add__(self, other: GroupCounts) -> GroupCounts:
         mine, others = self.tensors(), other.tensors()
         return GroupCounts(**{name: mine[name] + others[name] for name in mine})
+
+    def by_group(self) -> list[Sums]:
+        """Return the sums over the records of each group."""
+        sums = self.tensors()
+        return [{name: values[group] for name, values in sums.items()} for group in range(len(self.labels))]
+
+    def overall(self) -> Sums:
+        """Return the sums over all records."""
+        return {name: values.sum(0) for name, values in self.tensors().items()}
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the sums by name, as they travel in a message, without those that are None."""

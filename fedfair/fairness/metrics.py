@@ -20,7 +20,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from fedfair.fairness.group_counts import GroupCounts, Sums, favourable_of
+from fedfair.fairness.group_counts import GroupCounts, Sums, by_level, by_score, favourable_of
 from fedfair.plugins.registry import ALL_GROUPS
 
 ALL = ALL_GROUPS
@@ -182,10 +182,8 @@ def _measured(every: Mapping[str, Compute], counts: GroupCounts, names: tuple[st
               ) -> Iterator[tuple[str, str, float]]:
     """Yield some metrics of each group and of all records, then the gaps of those."""
     favourable = favourable_of(favourable, counts.labels.shape[1])
-    sums = counts.tensors()
-    by_group = [{name: values[k] for name, values in sums.items()} for k in range(len(names))]
-    rows = [_row(every, of_group, favourable) for of_group in by_group]
-    overall = _row(every, {name: values.sum(0) for name, values in sums.items()}, favourable)
+    rows = [_row(every, sums, favourable) for sums in counts.by_group()]
+    overall = _row(every, counts.overall(), favourable)
     for group, row in ((ALL, overall), *zip(names, rows, strict=True)):
         for name, value in row.items():
             if name != "gradient_norm" or bool(counts.gradient_norms.any()):
@@ -227,19 +225,9 @@ def _records(sums: Sums, favourable: int | None) -> float:
     return float(sums["labels"].sum())
 
 
-def _accuracy(sums: Sums, favourable: int | None) -> float:
-    """Return the share of records whose label is predicted."""
-    return _rate(float(sums["correct"].sum()), _records(sums, favourable))
-
-
-def _loss(sums: Sums, favourable: int | None) -> float:
-    """Return the mean loss."""
-    return _rate(float(sums["losses"]), _records(sums, favourable))
-
-
-def _gradient_norm(sums: Sums, favourable: int | None) -> float:
-    """Return the mean norm of the per-example gradients."""
-    return _rate(float(sums["gradient_norms"]), _records(sums, favourable))
+def _mean(name: str) -> Compute:
+    """Return the mean over the records of what is summed under a name: losses, norms, or 1 for a right prediction."""
+    return lambda sums, favourable: _rate(float(sums[name].sum()), _records(sums, favourable))
 
 
 def _predicted_classes(sums: Sums, favourable: int | None) -> float:
@@ -281,20 +269,20 @@ def _balanced_accuracy(sums: Sums, favourable: int | None) -> float:
 
 def _auc(sums: Sums, favourable: int | None) -> float:
     """Return the area under the ROC curve of the favourable class, from a histogram of the scores."""
-    others, own = _by_score(sums)
+    others, own = by_score(sums)
     below = others.cumsum(0) - others
     return _rate(float((own * (below + others / 2)).sum()), float(own.sum() * others.sum()))
 
 
 def _auc_error(sums: Sums, favourable: int | None) -> float:
     """Return the most by which `auc` can differ from that of the scores themselves: half of the pairs in one bin."""
-    others, own = _by_score(sums)
+    others, own = by_score(sums)
     return _rate(float((own * others).sum() / 2), float(own.sum() * others.sum()))
 
 
 def _brier_score(sums: Sums, favourable: int | None) -> float:
     """Return the mean squared error of the probabilities, summed over the classes if there are more than two."""
-    return _rate(float(sums.get("squared_errors", torch.zeros(()))), float(_levels(sums)[:, 0].sum()))
+    return _rate(float(sums.get("squared_errors", torch.zeros(()))), float(by_level(sums)[:, 0].sum()))
 
 
 def _calibration_error(sums: Sums, favourable: int | None) -> float:
@@ -302,19 +290,8 @@ def _calibration_error(sums: Sums, favourable: int | None) -> float:
 
     It is that of the favourable class's probability; without one, of the most probable class (Guo et al. 2017).
     """
-    records, stated, occurred = _levels(sums).unbind(1)
+    records, stated, occurred = by_level(sums).unbind(1)
     return _rate(float((stated - occurred).abs().sum()), float(records.sum()))
-
-
-def _levels(sums: Sums) -> Tensor:
-    """Return records, sums of probabilities and occurrences by probability."""
-    return sums.get("calibration", torch.zeros(1, 3))
-
-
-def _by_score(sums: Sums) -> tuple[Tensor, Tensor]:
-    """Return the numbers of records without and with the favourable label, by their scores' bins."""
-    counts = sums.get("scores", torch.zeros(1, 2)).double()
-    return counts[:, 0], counts[:, 1]
 
 
 def _rate(part: float, whole: float) -> float:
@@ -327,9 +304,11 @@ _FAULT: Mapping[str, Any] = {"larger_is_better": False, "least": 0.0, "most": 1.
 
 METRICS: dict[str, Metric] = {each.name: each for each in (
     Metric("records", _records, least=0.0, digits=0, words="records, about", shown=("fit groups", "fit sites")),
-    Metric("accuracy", _accuracy, **_SHARE, shown=("summary", "table", "training", "tests", "fit groups", "fit sites")),
-    Metric("loss", _loss, "losses", larger_is_better=False, least=0.0, shown=("summary", "training", "tests")),
-    Metric("gradient_norm", _gradient_norm, "losses", least=0.0, shown=()),
+    Metric("accuracy", _mean("correct"), **_SHARE,
+           shown=("summary", "table", "training", "tests", "fit groups", "fit sites")),
+    Metric("loss", _mean("losses"), "losses", larger_is_better=False, least=0.0,
+           shown=("summary", "training", "tests")),
+    Metric("gradient_norm", _mean("gradient_norms"), "losses", least=0.0, shown=()),
     Metric("predicted_classes", _predicted_classes, least=0.0, digits=0, shown=()),
     Metric("positive_rate", _positive_rate, least=0.0, most=1.0, words="selection rate",
            shown=("fit groups", "fit sites")),

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.gradients.known_layers import is_fixed_norm
+from fedfair.gradients.layer_gradients import flat
 from fedfair.gradients.layer_probe import trained_parameters
-from fedfair.gradients.layers import flat
 from fedfair.gradients.model_state import ModelState, forgetting
 from fedfair.gradients.paths import gradient, losses_of
 from fedfair.gradients.trial import Trial, at_random_weights, evaluating, seeded

@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from fedfair.gradients.layers import Gradients, LayerGradients, full_precision, norms
+from fedfair.gradients.layer_gradients import Gradients, LayerGradients, full_precision, norms
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """`loss(output [B, ...], target [B, ...]) -> [B]`: one number per example."""

@@ -22,8 +22,9 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn.grad import conv2d_input
 
 from fedfair.gradients.kernels import Tanh, product
+from fedfair.gradients.layer_gradients import LayerGradients
 from fedfair.gradients.layer_probe import Loss, trained_parameters
-from fedfair.gradients.layers import LAYERS, LayerGradients
+from fedfair.gradients.layers import LAYERS
 
 
 class ForwardCall(NamedTuple):

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.gradients.known_layers import is_known, is_untouched
+from fedfair.gradients.layer_gradients import Gradients, Materialised
 from fedfair.gradients.layer_probe import LayerProbe, Loss, Probe, trained_parameters
-from fedfair.gradients.layers import LAYERS, Gradients, Materialised
+from fedfair.gradients.layers import LAYERS
 from fedfair.gradients.model_state import forgetting
 from fedfair.gradients.passes import Pass, UnreadableError, by_autograd, by_hand
 from fedfair.gradients.trial import seeded, seeds

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.gradients.kernels import Tanh, product
+from fedfair.gradients.layer_gradients import Gradients, Names, OuterProducts, full_precision, norms
 from fedfair.gradients.layer_probe import Loss, trained_parameters
-from fedfair.gradients.layers import Gradients, Names, OuterProducts, full_precision, norms
 from fedfair.gradients.passes import BACKWARDS, UnreadableError, chain_of
 
 _ELEMENTWISE = (Tanh, nn.Tanh, nn.Sigmoid, nn.ReLU)

@@ -34,7 +34,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedfair.gradients.layers import Gradients, shaped
+from fedfair.gradients.layer_gradients import Gradients, shaped
 from fedfair.mechanisms.discrete_gaussian import SCALE, discrete_gaussian
 from fedfair.mechanisms.noise import MARGIN, MOST_STEPS, grid_step, releases, to_steps
 from fedfair.mechanisms.randomness import Source

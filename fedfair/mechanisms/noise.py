@@ -18,7 +18,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from fedfair.gradients.layers import Gradients, shaped
+from fedfair.gradients.layer_gradients import Gradients, shaped
 from fedfair.mechanisms.discrete_gaussian import SCALE, discrete_gaussian
 from fedfair.mechanisms.randomness import Source, normal
 

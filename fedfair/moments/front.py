@@ -149,6 +149,15 @@ class Front(NamedTuple):
     refits: Refits | None = None
 
 
+def heads_for(classes: int) -> tuple[HeadName, ...]:
+    """Return how classifiers are fitted; the first is the default.
+
+    Args:
+        classes: Number of classes.
+    """
+    return ("least_squares", "counted", "equal") if classes == 2 else ("equal", "counted", "least_squares")
+
+
 def points(heads: Sequence[HeadName], constrains: bool, by_group: bool, classes: int, logistic: float | None = None
            ) -> tuple[Point, ...]:
     """Return the grid of settings.

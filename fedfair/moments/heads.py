@@ -163,6 +163,11 @@ class Spectrum(NamedTuple):
 Constraint = Literal["demographic_parity", "equal_opportunity", "both"]
 """Whose mean scores become equal: those of all records, of records of the favourable class, or both."""
 
+GAPS: Mapping[Constraint, Sequence[str]] = {
+    "demographic_parity": ("demographic_parity",), "equal_opportunity": ("equal_opportunity",),
+    "both": ("demographic_parity", "equal_opportunity")}
+"""The gaps that each constraint makes smaller."""
+
 
 def directions(moments: Moments, constraint: Constraint, favourable: int | None) -> Tensor:
     """Return U, by which mean features of groups differ, `[d, K - 1]`, or `[d, 2 (K - 1)]` for both.

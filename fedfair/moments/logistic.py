@@ -31,6 +31,9 @@ from torch import Tensor
 from fedfair.moments.heads import Head, least_squares
 from fedfair.moments.release import Pooled
 
+AUTO_STEPS = 3
+"""Steps that "auto" takes where there are two classes."""
+
 START = 1.5
 """Times the least squares fit, where the steps begin."""
 _FLATTEST = 1 / 8  # the least h

@@ -14,13 +14,17 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
 
+import torch
 from flwr.app import ConfigRecord, RecordDict
 
 from fedfair.accounting.events import Event, Release
 from fedfair.fairness.group_counts import MOST_CLASSES
-from fedfair.fairness.reject_option import CELLS, RejectOption
+from fedfair.fairness.reject_option import CELLS, RejectOption, score, score_counts
+from fedfair.gradients.kernels import FastLinear
+from fedfair.gradients.model_state import forgetting
 from fedfair.mechanisms import histograms
 from fedfair.mechanisms.noise import NoiseName
+from fedfair.mechanisms.randomness import source
 from fedfair.node.node import Contribution, Node
 from fedfair.plugins.user_files import find_in_file
 from fedfair.protocol.exchange import Exchange, Promise, Request, exchange
@@ -160,10 +164,18 @@ def send_counts(node: Node, request: Request) -> RecordDict:
 @exchange("query", promise_scores)
 def send_scores(node: Node, request: Request) -> RecordDict:
     """Send the numbers of validation records by group and score, with the clients' shares of the noise."""
-    options = request.options
-    noise_key = cast(str, options["key"]) or None
-    return content(node.scores(request.weights, cast(int, options["favourable"]), cast(NoiseName, options["noise"]),
-                               cast(float, options["deviation"]), noise_key))
+    if not node.clients:
+        return content(Contribution({}, None))
+    options, groups = request.options, len(node.clients.together.valid.names)
+    favourable, deviation = cast(int, options["favourable"]), cast(float, options["deviation"])
+    counts = torch.zeros(groups, CELLS, dtype=torch.float64)
+    for _, x, _, group in node.portions(request.weights, "valid"):
+        with torch.no_grad(), FastLinear(), forgetting(node.model):
+            counts += score_counts(score(node.model(x), favourable)[0], group, groups)
+    for number in node.clients if deviation else ():
+        draws = source(cast(str, options["key"]) or None, "scores", number + 1)
+        counts = histograms.add_noise(cast(NoiseName, options["noise"]), counts, deviation, draws)
+    return content(Contribution({"scores": counts}, None))
 
 
 @exchange("train", promise_sum)

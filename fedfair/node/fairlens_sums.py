@@ -16,8 +16,8 @@ from flwr.app import RecordDict
 from torch import Tensor
 from torch.nn import functional as F
 
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.gradients.layer_probe import Probe, trained_parameters
-from fedfair.gradients.layers import Gradients
 from fedfair.gradients.passes import differentiable
 from fedfair.models.published import loss
 from fedfair.node.node import Node

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from fedfair.datasets.features.cells import Cells
 from fedfair.datasets.features.encoding import value_of_one
+from fedfair.gradients.layer_gradients import Gradients, full_precision
 from fedfair.gradients.layer_probe import Loss, Probe, trained_parameters
-from fedfair.gradients.layers import Gradients, full_precision
 from fedfair.gradients.passes import UnreadableError, chain_of
 from fedfair.gradients.probe import per_example
 

@@ -10,7 +10,7 @@ from flwr.app import RecordDict
 from torch import Tensor
 
 from fedfair.datasets import GroupedDataset
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust
 from fedfair.moments.sums import SENSITIVITY, mixed, moment_sums, zeros

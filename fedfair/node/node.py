@@ -12,16 +12,14 @@ from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.datasets.partition import Shares
-from fedfair.fairness.decision_counts import Deciding
 from fedfair.fairness.group_counts import GroupCounts, Scores
-from fedfair.fairness.reject_option import CELLS, RejectOption, score, score_counts
+from fedfair.fairness.reject_option import RejectOption
 from fedfair.gradients.kernels import FastLinear, keep_freed
+from fedfair.gradients.layer_gradients import Gradients, LayerGradients, Materialised, memory_format
 from fedfair.gradients.layer_probe import Loss, Probe, WeightedProbe, padding_rows, trained_parameters, without_rows
-from fedfair.gradients.layers import Gradients, LayerGradients, Materialised, memory_format
 from fedfair.gradients.model_state import forgetting
-from fedfair.mechanisms import histograms
 from fedfair.mechanisms.clipping import sensitivity
-from fedfair.mechanisms.noise import NoiseName, Trust, add_noise, client_share
+from fedfair.mechanisms.noise import Trust, add_noise, client_share
 from fedfair.mechanisms.randomness import poisson, source
 from fedfair.models.optimizers import make_optimizer
 from fedfair.models.published import loss
@@ -120,22 +118,6 @@ class Node:
                 counted = counts if counted is None else counted + counts
         return Contribution(sums, counted)
 
-    def scores(self, weights: Mapping[str, Tensor], favourable: int, noise: NoiseName, deviation: float,
-               noise_key: str | None) -> Contribution:
-        """Count validation records by group and score, with noise of `deviation` from each client (`prefix_sums`)."""
-        if not self.clients:
-            return Contribution({}, None)
-        self._set(weights)
-        part = self.clients.together.valid
-        counts = torch.zeros(len(part.names), CELLS, dtype=torch.float64)
-        for rows in part.portions(torch.arange(len(part))):
-            x, _, group = self._batch(part, rows)
-            with torch.no_grad(), FastLinear(), forgetting(self.model):
-                counts += score_counts(score(self.model(x), favourable)[0], group, len(part.names))
-        for number in self.clients if deviation else ():
-            counts = histograms.add_noise(noise, counts, deviation, source(noise_key, "scores", number + 1))
-        return Contribution({"scores": counts}, None)
-
     def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool,
                  threshold: RejectOption | None = None, favourable: int | None = None, confusion: bool = False,
                  by_client: int = 0) -> GroupCounts:
@@ -144,12 +126,10 @@ class Node:
         With a `threshold`, count its decisions. Scores are those of the `favourable` class; `confusion` counts labels
         with predictions. With `by_client`, the number of all clients, they take the place of the groups.
         """
-        self._set(weights)
         part: GroupedDataset = getattr(self.clients.together, split)
         total = GroupCounts.zeros(by_client or len(part.names), part.classes, confusion)
         holders = self.clients.holders(split)
-        for rows in part.portions(torch.arange(len(part))):
-            x, y, group = self._batch(part, rows)
+        for rows, x, y, group in self.portions(weights, split):
             counted = holders[rows].to(self.device) if by_client else group
             norms = probe_of(self.model, self.loss, x, y).norms if gradient_norms else torch.zeros(len(x))
             with torch.no_grad(), FastLinear(), forgetting(self.model):
@@ -159,18 +139,12 @@ class Node:
                                                Scores(output, favourable))
         return total
 
-    def decisions(self, weights: Mapping[str, Tensor], split: str, deciding: Deciding) -> Gradients:
-        """Count the model's decisions on one held-out part by table (`fedfair.fairness.decision_counts`), exactly."""
+    def portions(self, weights: Mapping[str, Tensor], split: str) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Set the model to `weights`, and yield the rows, `x`, `y` and `group` of a part's records, some at a time."""
         self._set(weights)
         part: GroupedDataset = getattr(self.clients.together, split)
-        total = deciding.zeros
         for rows in part.portions(torch.arange(len(part))):
-            x, y, group = self._batch(part, rows)
-            with torch.no_grad(), FastLinear(), forgetting(self.model):
-                site = part.site[rows] if deciding.sites > 1 else None
-                counted = deciding.counts(self.model(x), y, group, site)
-            total = {name: value + counted[name] for name, value in total.items()}
-        return total
+            yield rows, *self._batch(part, rows)
 
     def training_records(self, weights: Mapping[str, Tensor]) -> GroupedDataset:
         """Set the model to `weights`, and return the training records of all clients of the node."""

@@ -12,7 +12,7 @@ import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
-from fedfair.gradients.layers import LayerGradients, norms
+from fedfair.gradients.layer_gradients import LayerGradients, norms
 from fedfair.mechanisms.randomness import poisson
 from fedfair.node.exchanges import content, promise_of_participants
 from fedfair.node.node import ClientError, Contribution, Node, is_bounded, with_noise

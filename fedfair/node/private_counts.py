@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
+import torch
 from flwr.app import ConfigRecord, RecordDict
 from torch import Tensor
 
@@ -17,7 +18,9 @@ from fedfair.accounting.events import Release
 from fedfair.datasets import GroupedDataset
 from fedfair.fairness.decision_counts import CONFUSION, Deciding, factors
 from fedfair.fairness.reject_option import RejectOption
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.kernels import FastLinear
+from fedfair.gradients.layer_gradients import Gradients
+from fedfair.gradients.model_state import forgetting
 from fedfair.mechanisms.noise import NoiseName, add_noise
 from fedfair.mechanisms.randomness import Source, source
 from fedfair.node.front_counts import HELD_OUT, confusions
@@ -102,8 +105,20 @@ def send_private_counts(node: Node, request: Request) -> RecordDict:
     favourable, by_site = cast(int, options["favourable"]), bool(options["by-site"])
     deciding = Deciding(len(data.names), data.classes, favourable if favourable >= 0 else None, rule,
                         len(data.sites) if by_site else 1)
-    counts = node.decisions(request.weights, asked.split, deciding)
+    counts = _decided(node, request, asked.split, deciding)
     return RecordDict({"sums": pack(asked.noisy(counts, node, SITES if by_site else MODEL))})
+
+
+def _decided(node: Node, request: Request, split: str, deciding: Deciding) -> Gradients:
+    """Count the model's decisions on a held-out part by table, exactly."""
+    part: GroupedDataset = getattr(node.clients.together, split)
+    total = deciding.zeros
+    for rows, x, y, group in node.portions(request.weights, split):
+        with torch.no_grad(), FastLinear(), forgetting(node.model):
+            site = part.site[rows] if deciding.sites > 1 else None
+            counted = deciding.counts(node.model(x), y, group, site)
+        total = {name: value + counted[name] for name, value in total.items()}
+    return total
 
 
 @exchange("evaluate", promise_front_counts)

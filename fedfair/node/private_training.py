@@ -13,8 +13,8 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.gradients.known_layers import leaves
+from fedfair.gradients.layer_gradients import memory_format
 from fedfair.gradients.layer_probe import Loss, trained_parameters
-from fedfair.gradients.layers import memory_format
 from fedfair.gradients.model_state import forgetting
 from fedfair.gradients.probe import refuse_mixing_layers
 from fedfair.models.find import uncompiled

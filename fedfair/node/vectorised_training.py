@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fedfair.datasets import GroupedDataset
 from fedfair.datasets.partition import Shares
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.randomness import generator
 from fedfair.models.published import loss
 from fedfair.protocol.round import LocalSgd

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedfair.accounting.events import Release
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.plugins.user_files import name_in_file
 from fedfair.protocol.messages import unpack
 from fedfair.protocol.round import Round

@@ -20,7 +20,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
 

@@ -26,8 +26,8 @@ from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
 from fedfair.gradients.kernels import FastLinear
+from fedfair.gradients.layer_gradients import Gradients, flat, shaped
 from fedfair.gradients.layer_probe import trained_parameters
-from fedfair.gradients.layers import Gradients, flat, shaped
 from fedfair.gradients.passes import ForwardCall, recorded
 from fedfair.mechanisms.randomness import key, poisson, signs
 from fedfair.models.published import loss

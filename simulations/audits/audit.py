@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from fedfair import client_app
 from fedfair.auditing.canaries import AuditedNode, Canaries, plant
+from fedfair.gradients.layer_gradients import flat
 from fedfair.gradients.layer_probe import trained_parameters
-from fedfair.gradients.layers import flat
 from fedfair.mechanisms.clipping import ClipRule, sensitivity
 from fedfair.mechanisms.noise import Trust
 from fedfair.node.exchanges import send_gradient_sum, send_local_epoch

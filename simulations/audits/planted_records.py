@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedfair import client_app
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.randomness import generator
 from fedfair.moments.filled_bins import Filled
 from fedfair.moments.heads import Head

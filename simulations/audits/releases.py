@@ -23,8 +23,8 @@ from torch import Tensor
 from fedfair import client_app
 from fedfair.auditing.canaries import AuditedNode, Canaries
 from fedfair.datasets import GroupedDataset
+from fedfair.gradients.layer_gradients import Gradients, flat, shaped
 from fedfair.gradients.layer_probe import trained_parameters
-from fedfair.gradients.layers import Gradients, flat, shaped
 from fedfair.mechanisms.noise import Trust, client_share
 from fedfair.node.node import Batch
 from fedfair.protocol.messages import unpack

@@ -146,9 +146,10 @@ def schema(file: Annotated[Path, typer.Argument(help="Your own file.")],
 
     Example: fedfair data schema people.csv --label hired --group sex --out people.schema.toml
     """
+    from fedfair.datasets.columns.convention import as_read
     from fedfair.datasets.columns.tidy import listed, reading_of, tidied
     from fedfair.datasets.files.chunks import read_files
-    from fedfair.datasets.table import as_read, features_alone
+    from fedfair.datasets.table import features_alone
     from simulations.settings.experiment import Experiment
     from simulations.settings.own_file import schema_text
 

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -26,10 +25,7 @@ from simulations.commands.terminal import READING, say, showing_progress, tellin
 from simulations.files.atomic_files import refuse_as_file, write_text
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from simulations.fitting.fit_folder import Story
-    from simulations.results.classifier import TrainedClassifier
 
 
 _FITTING = "fitting: reads, learns features, trains, measures, writes the page"
@@ -223,7 +219,7 @@ def predict(
     """
     from fedfair.datasets.files.in_memory import removed_after, written  # here, with pandas
     from fedfair.datasets.files.query import Query
-    from simulations.fitting.predicting import decided_from, draws_of, with_stability
+    from simulations.fitting.predicting import decided_from, draws_of, rows_of, with_stability
     from simulations.results.classifier import TrainedClassifier, with_predictions  # here: it needs scikit-learn
 
     if out is not None:
@@ -236,7 +232,7 @@ def predict(
     with showing_progress(READING), removed_after():
         source = source_of(file, sql)
         path = written(source) if isinstance(source, Query) else source
-        rows = with_predictions(classifier, _rows_of_all(path, encoding, folder, classifier), names_of(group))
+        rows = with_predictions(classifier, rows_of(path, encoding, folder, classifier), names_of(group))
         if cut_off is not None:
             rows = decided_from(rows, cut_off, folder, classifier, stability)
         if draws is not None:
@@ -247,89 +243,6 @@ def predict(
     else:
         write_text(out, text)
         print(f"saved in {out}")
-
-
-def _rows_of_all(path: Path, encoding: str | None, folder: Path, classifier: TrainedClassifier) -> pd.DataFrame:
-    """Return the rows of a file, or of all files of a folder or a pattern, whose names of folders may be columns.
-
-    See `_rows` for the arguments. Raises `ValueError` for a file without a column that the model needs, too.
-    """
-    import pandas as pd
-
-    from fedfair.datasets.columns.cell import refuse_absent
-    from fedfair.datasets.columns.tidy import with_columns
-    from fedfair.datasets.files.estimate import WHOLE, announce
-    from fedfair.datasets.files.part_files import folder_values, part_files
-
-    files = part_files(path)
-    announce(path, files or [path], WHOLE)
-    if path.is_file() or not files:
-        return _rows(path, encoding, folder, classifier, classifier.columns)
-    parts = []
-    for file in files:
-        values = folder_values(file, path)
-        read = _rows(file, encoding, folder, classifier, [name for name in classifier.columns if name not in values])
-        more = {name: pd.Series(value, read.index, dtype="str") for name, value in values.items() if name not in read}
-        parts.append(with_columns(read, more))
-        try:
-            refuse_absent([*map(str, parts[-1])], classifier.columns)
-        except ValueError as error:
-            raise ValueError(f"{file}: {error}") from None
-    return pd.concat(parts, ignore_index=True)
-
-
-def _rows(file: Path, encoding: str | None, folder: Path, classifier: TrainedClassifier, needed: list[str]
-          ) -> pd.DataFrame:
-    """Return the rows of a file; where they are not in UTF-8, they are in the encoding of the training's file, and
-    where a workbook has a title, its names are in the row of the training's workbook.
-
-    Args:
-        file: File of the rows.
-        encoding: Name of its encoding, if it is text; None for that of its byte order mark, UTF-8, or the training's.
-        folder: Folder of the model.
-        classifier: The model, which says which columns are numbers.
-        needed: Columns that the file must have.
-
-    Raises what `fedfair.datasets.files.table_file.read_table` and `plain_rows` raise.
-    """
-    import pandas as pd
-
-    from fedfair.datasets.columns.convention import Asked
-    from fedfair.datasets.files.plain_rows import plain_rows
-    from fedfair.datasets.files.table_file import is_text, read_table
-    from fedfair.datasets.files.text_file import text_of
-
-    if not is_text(file):
-        asked = Asked(encoding=encoding, numeric=tuple(classifier.numbers))
-        try:
-            return read_table(file, asked).frame
-        except ValueError:
-            row = _of_the_training(folder, "header_row")
-            if row is None:
-                raise
-            return read_table(file, replace(asked, header_row=int(row))).frame
-    try:
-        text = text_of(file, encoding)
-    except ValueError:
-        name = None if encoding else _of_the_training(folder, "encoding")
-        if name is None:
-            raise
-        text = text_of(file, str(name))
-    with text.open() as lines:
-        names, rows = plain_rows(lines, needed, str(file))
-    return pd.DataFrame(rows, columns=names, dtype=str)
-
-
-def _of_the_training(folder: Path, setting: str) -> Any:
-    """Return a setting of the run or the comparison in a folder; None if it is not there, or at its default."""
-    from fedfair.plugins.text_values import read_toml
-
-    config = folder / "config.toml"
-    if not config.is_file():
-        return None
-    written = read_toml(config)
-    settings = written.get("settings", written)
-    return settings.get(setting) if isinstance(settings, dict) else None
 
 
 def export(

@@ -12,8 +12,8 @@ import psutil
 import torch
 from flwr.serverapp import Grid
 
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.gradients.layer_probe import trained_parameters
-from fedfair.gradients.layers import Gradients
 from fedfair.models import find
 from fedfair.plugins.threads import threads_for
 from fedfair.plugins.user_files import blaming_user_files, of_caller

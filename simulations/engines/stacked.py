@@ -16,7 +16,7 @@ from flwr.app import ConfigRecord
 
 from fedfair import client_app
 from fedfair.datasets import Parts
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.gradients.passes import UnreadableError
 from fedfair.gradients.stacked import refuse_unstackable
 from fedfair.node.node import Node

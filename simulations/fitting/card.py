@@ -18,6 +18,7 @@ from fedfair.fairness.metrics import ALL
 from simulations.drawing.table import Row, Table, markdown, terminal
 from simulations.files.atomic_files import in_json
 from simulations.fitting.beside import COMPARED, pairs
+from simulations.fitting.caveats import caveats
 from simulations.fitting.deciding import deciding, in_words, leaks
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
@@ -37,7 +38,7 @@ _RATIO = ("The ratio of selection rates is held against four fifths in United St
 
 def card_in_markdown(story: Story) -> str:
     """Return the card as Markdown, with Hugging Face's fields above it."""
-    lines = [_HEAD, f"# {story.name}", story.finding, *story.doubts,
+    lines = [_HEAD, f"# {story.name}", story.finding, *caveats(story),
              "## Model details", _details(story), *filter(None, [in_words(deciding(story), story)]), *_about(story),
              "## Intended use",
              f"Deciding between {' and '.join(story.description.labels)} ({story.favourable} is the favourable class) "
@@ -170,7 +171,7 @@ def story_table(story: Story) -> RenderableType:
     among = f"Gaps are those among {story.between}, as was asked for." if story.among else ""
     lines = [Text(visible(line)) for line in filter(None, (story.finding, story.how_measured, among,
                                                       how_selected(story), leaks(deciding(story), story),
-                                                      *story.doubts))]
+                                                      *caveats(story)))]
     promised = Text(f"epsilon {story.epsilon:.4g} at delta {story.ledger.delta:.3g} for every record: "
                     f"{story.ledger.guarantee}")
     return Group(terminal(table), *by_site, terminal(gaps), *lines, promised)

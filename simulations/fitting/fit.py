@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +13,19 @@ import pandas as pd
 
 from fedfair.accounting import Ledger, Release, epsilon, multiplier_of
 from fedfair.accounting.events import Preprocessed
-from fedfair.datasets.columns.kinds import holds_dates
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.features.features import Range
-from fedfair.datasets.files.chunks import Chunks, hold_chunks, release_chunks
+from fedfair.datasets.files.chunks import hold_chunks, release_chunks
 from fedfair.datasets.files.in_memory import removed_after
 from fedfair.datasets.files.query import Query
-from fedfair.datasets.grouped import crossed
-from fedfair.datasets.table import from_chunks
-from fedfair.fairness.group_gaps import places_of
 from fedfair.mechanisms.randomness import SystemEntropy, random_bits, source
 from fedfair.moments.heads import Constraint
 from fedfair.moments.monotone import directions_of
 from fedfair.moments.sums import CLASSES, SENSITIVITY
-from fedfair.plugins.registry import unknown
 from simulations.engines.engines import Engine
 from simulations.engines.run import run
 from simulations.fitting.budget import Budget, Needed, Spending, bins_for, chosen_delta, divided, needed
+from simulations.fitting.columns import may_have_commas, unknown_columns, with_declared
 from simulations.fitting.kinds import Counts, Kinds, count, kinds
 from simulations.fitting.private_selection import Among, Terms, among, refuse_unfit, select
 from simulations.results.result import Result
@@ -49,12 +43,6 @@ CHOSEN = ("batch_size", "target_epsilon", "figures_epsilon", "noise_multiplier",
 
 MOST_LEFT_OUT = 100_000
 """Most rows of a table that all train; leaving one of many out changes little, and takes time."""
-
-
-ROW_NUMBERS = "Unnamed: 0"
-"""Name of a first column that has none: pandas and R write the numbers of rows there."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -199,20 +187,8 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
         refuse_unfit(made, wanted.settings, wanted.gap, selected)
     table, reading = hold_chunks(Path(str(made.csv)), made.asked), reading_as_asked(made.asked)  # the run takes it
     directed = directions_of(wanted.monotone)
-    for column in filter(None, (made.label, *made.attribute_columns, made.site, *directed)):
-        if column not in table.names:
-            raise unknown("column", column, table.names)
-    _refuse_roles(made, [*directed])
-    _refuse_dates(made, table.dates)
-    if table.listed:
-        made = made.model_copy(update={"categorical": (*(made.categorical or ()), *table.listed)})
-    if _counts_rows(made, table.names):
-        _log.warning("left out: the first column, which has no name, as numbers of rows have that a program writes; "
-                     "give it a name to have it as a feature")
-        made = made.model_copy(update={"without": (*(made.without or ()), ROW_NUMBERS)})
-    if made.gap_among:
-        places_of(made.gap_among, _groups(made, table))
-    asked, commas = _unknown_columns(made, table.names), _may_have_commas(made, table.separator)
+    made = with_declared(made, table, [*directed])
+    asked, commas = unknown_columns(made, table.names), may_have_commas(made, table.separator)
     counts = count(table, asked, reading, commas, str(made.label))
     delta = chosen_delta(wanted.delta, counts.records)
     if selected is None and "split" not in wanted.settings and _can_leave_out(made, counts):
@@ -275,13 +251,6 @@ def _of_switches(made: Experiment, switches: Sequence[str]) -> Mapping[str, Any]
             "edges": (*given.items(), *((name, (0.5,)) for name in told))}
 
 
-def _groups(made: Experiment, table: Chunks) -> tuple[str, ...]:
-    """Return the names of all groups, which are public, before anything is released."""
-    without = [name for name in table.names if name not in (made.label, *made.attributes)]
-    return reduce(crossed, [from_chunks(table, str(made.label), str(column), without=without, numbers=(),
-                                        asked=made.asked) for column in made.attributes]).names
-
-
 def _bins(made: Experiment, records: int, columns: int, numbers: Sequence[str], noise: float, evenness: float | None
           ) -> int:
     """Return the number of bins of each number that the table can bear at a noise multiplier."""
@@ -324,63 +293,6 @@ def settings_of(wanted: Wanted, own: Mapping[str, Any]) -> dict[str, Any]:
     return {"randomness": "system", "noise": "discrete", "dtype": "float64", **apart, **wanted.settings,
             **own,
             **{name: value for name, value in named.items() if value is not None}, "options": options}
-
-
-def _may_have_commas(made: Experiment, separator: str | None) -> bool:
-    """Return whether a comma may stand before decimals, as the format of the file and the settings say."""
-    return separator not in (None, ",") and not made.decimal
-
-
-def _unknown_columns(made: Experiment, columns: Sequence[str]) -> list[str]:
-    """Return the columns of which nothing says whether they hold numbers."""
-    roles = (made.label, *made.attributes, made.participant, made.record_weight, made.site)
-    known = {*roles, *(made.without or ()), *made.known_columns, *made.numbers, *(made.categorical or ()),
-             *dict(made.quantities or ())}
-    return [name for name in columns if name not in known]
-
-
-def _refuse_roles(made: Experiment, directed: Sequence[str]) -> None:
-    """Raise `ValueError` for a column with a direction that is not a number among the features.
-
-    Args:
-        made: The settings.
-        directed: The columns.
-    """
-    listed = {known.column for known in made.categories or ()}
-    roles: dict[str | None, str] = {
-        made.label: "the label", made.site: "the site", made.participant: "the participant",
-        **dict.fromkeys(made.attributes, "the group"), **dict.fromkeys(made.without or (), "left out"),
-        **dict.fromkeys({*(made.categorical or ()), *listed}, "a category")}
-    for column in directed:
-        if column in roles and not (made.attribute_in_model and roles[column] == "the group"):
-            raise ValueError(f"monotone is asked of {column!r}, which is {roles[column]}: name a column with numbers "
-                             "that is a feature, or leave it out")
-
-
-def _counts_rows(made: Experiment, names: Sequence[str]) -> bool:
-    """Return whether the first column of a table has no name, and the settings say nothing of it either.
-
-    Args:
-        made: The settings.
-        names: Names of the columns, which are public.
-    """
-    said = {made.label, made.site, made.participant, made.record_weight, *made.attributes, *(made.without or ()),
-            *made.numbers, *(made.categorical or ()), *dict(made.quantities or ()), *made.known_columns}
-    return ROW_NUMBERS in names and ROW_NUMBERS not in said
-
-
-def _refuse_dates(made: Experiment, dates: Sequence[str]) -> None:
-    """Raise `ValueError` for a column that its file declares to hold dates, unless the settings say what it is.
-
-    Args:
-        made: The settings.
-        dates: Columns that the format of the file declares, which is public, so that no row decides it.
-    """
-    named = {*(made.without or ()), *(made.categorical or ()), *dict(made.quantities or ()), made.label, made.site,
-             *made.attributes, made.participant, *(known.column for known in made.categories or ())}
-    wrong = [holds_dates(name, None, may_be_days=True) for name in dates if name not in named]
-    if wrong:
-        raise ValueError("; ".join(wrong))
 
 
 def _can_leave_out(made: Experiment, counts: Counts) -> bool:

@@ -12,10 +12,6 @@ import pandas as pd
 
 from fedfair.accounting import Ledger
 from fedfair.accounting.events import LEFT_OUT
-from fedfair.accounting.figures import up
-from fedfair.datasets.columns.quantities import UNITS
-from fedfair.datasets.columns.relations import identifiers
-from fedfair.datasets.columns.texts import written_twice
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL, shown_in
 from fedfair.moments.front import Refits
@@ -50,8 +46,6 @@ OF_ALL = {metric.name: metric.words for metric in shown_in("fit all")}
 _ASKED = {"epsilon": (int, float), "delta": (int, float), "constraint": str, "chosen": int}
 _SETTINGS = {"label": str, "group": (str, list), "attribute_in_model": bool}
 """Entries of a fit's files that every face of it tells, and their types."""
-
-_SAME = 1e-9  # scores that differ by less differ by rounding
 
 
 @dataclass(frozen=True)
@@ -265,74 +259,6 @@ class Story:
         return told
 
     @property
-    def doubts(self) -> list[str]:
-        """What a reader must know before believing the figures."""
-        lines = []
-        majority, accuracy = self.figure("majority_rate"), self.figure("accuracy")
-        if accuracy.told and majority.told and accuracy.low <= majority.high:
-            meant = "worse than" if accuracy.high < majority.low else "not told apart from"
-            lines.append(f"Always deciding for the most frequent class is right for {majority.text}: the model is "
-                         f"{meant} that.")
-        for group in self.groups:
-            if not self.figure("accuracy", group).told:
-                between = (f": what is between groups is that between {self.between}." if self.among else
-                           ": what is between groups is between the others, if there are two.")
-                lines.append(f"Of the group {group} too little can be told at this epsilon{between}")
-        if self.unlearned and self.decides_alike is None:
-            lines.append(f"Nothing was learned of {', '.join(self.unlearned)}: no two values or bins are told to be "
-                         "those of enough records, as of names, dates and codes. Make a number of a date, a few "
-                         "classes of codes, or leave it out by --without.")
-        for column in identifiers({feature.column: None for feature in self.description.encoding.features}):
-            lines.append(f"{column}, which has the name of an identifier, is a feature. If several rows belong to one "
-                         f"person, epsilon is that of each row, not of each person: take --set participant={column}, "
-                         f"which keeps all rows of one in one part, or --without {column}.")
-        for column, names in self.written_twice.items():
-            lines.append(f"{' and '.join(names)} of {column} are one number written in different ways, and count as "
-                         "different categories: write it in one way in all files, or take "
-                         f'--set \'numbers=["{column}"]\', by which it is a number.')
-        lines += _of_kinds(self.asked)
-        if self.config.get("quantities"):
-            named = (f"{column} in {UNITS[quantity]}" for column, quantity in self.config["quantities"])
-            lines.append(f"Read as numbers: {', '.join(named)}.")
-        if "unreadable_rows" in self.asked:
-            lines.append(f"About {self.asked['unreadable_rows']:,} rows of the table could not be read, and count "
-                         "nowhere: `fedfair data check` names their lines.")
-        if "needed_records" in self.asked:
-            lines.append(f"The table is small for this epsilon, and noise costs accuracy: about "
-                         f"{self.asked['needed_records']:,} training records, or an epsilon of "
-                         f"{self.asked['needed_epsilon']:.2g}, would be enough.")
-        if self.epsilon > self.asked["epsilon"] * (1 + 1e-6):
-            lines.append(f"Figures were interrupted, and released again. Both are charged, so that epsilon is "
-                         f"{up(self.epsilon, '.4g')}, not the {self.asked['epsilon']:g} that was asked for.")
-        if self.decides_alike is not None:
-            others = (f": no other model of the front was within the gap of {self.asked['gap']:g} on {self.chosen_on}, "
-                      f"and the least was {self.asked['least_gap']:.3f}" if "least_gap" in self.asked else "")
-            lines.append(f"The model decides {self.decides_alike} for everybody{others}.")
-        if self.asked.get("missed"):
-            lines.append(f"No model of the front was within the gap of {self.asked['gap']:g} on {self.chosen_on}: "
-                         "this is the nearest.")
-        if self.ledger.guarantee != "proved":
-            lines.append(f"The guarantee is {self.ledger.guarantee}: {self.ledger.reason}.")
-        return lines
-
-    @property
-    def unlearned(self) -> list[str]:
-        """Columns that decide nothing: all of their scores are the same."""
-        scores = self.scorecard.filter(like="score of ").groupby(self.scorecard["column"], sort=False)
-        apart = (scores.max() - scores.min()).max(axis=1)
-        return [str(column) for column in apart.index[apart < _SAME] if column != EVERY]
-
-    @property
-    def written_twice(self) -> dict[str, tuple[str, ...]]:
-        """The first categories of each column that are one number, of those that private counts listed."""
-        names: dict[str, list[str]] = {}
-        for feature in self.description.encoding.features:
-            names.setdefault(feature.column, []).extend(filter(None, [feature.category]))
-        twice = {column: written_twice(categories) for column, categories in names.items()}
-        asked = {*self.config.get("categorical", ())}
-        return {column: sets[0] for column, sets in twice.items() if sets and column not in asked}
-
-    @property
     def alternatives(self) -> list[int]:
         """Points of smaller gaps between selection rates whose accuracy is not significantly different."""
         own, gap = self.at(self.chosen, "accuracy"), self.at(self.chosen, "demographic_parity")
@@ -359,21 +285,3 @@ class Story:
         return {(row["point"], row["split"], str(row["group"]), row["metric"]): Estimate(row["value"], row["low"],
                                                                                       row["high"])
                 for row in records(self.front)}
-
-
-_SHOWN_BY = "`fedfair data check` shows them."
-
-
-def _of_kinds(asked: Mapping[str, Any]) -> list[str]:
-    """Say what the noisy counts of cells tell of quantities that are not plain numbers."""
-    columns = {name: ", ".join(asked.get(name, ())) for name in ("measures", "strays", "shares", "texts")}
-    return [line for name, line in {
-        "measures": f"Most values of {columns['measures']} look like quantities that are written with a bound, a unit "
-                    "or two numbers, and are read as text, each a category: write plain numbers in one unit, or say "
-                    f"that they are categories by --set categorical. {_SHOWN_BY}",
-        "strays": f"Some values of {columns['strays']} are quantities with a bound or a unit, no plain numbers, and "
-                  f"count as missing: write plain numbers in one unit. {_SHOWN_BY}",
-        "shares": f"Some values of {columns['shares']} have a sign of per cent, and others none; they are read as if "
-                  "none had: write all in one way.",
-        "texts": f"The noisy counts do not tell that {columns['texts']} holds numbers, which --monotone takes it for: "
-                 "values that are none count as missing."}.items() if columns[name]]

@@ -20,6 +20,7 @@ from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.svg import drawn
 from simulations.files.atomic_files import in_json
 from simulations.fitting.beside import COMPARED, beside, pairs, unknown_groups
+from simulations.fitting.caveats import caveats
 from simulations.fitting.deciding import Deciding, deciding, in_words
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
@@ -50,7 +51,7 @@ def page(story: Story) -> str:
     decides = deciding(story)
     environment, style = templates("simulations.fitting"), templates("simulations.report")
     return environment.get_template("page.html.j2").render(
-        story=story, groups=OF_GROUPS, overall=OF_ALL, of_sites=OF_SITES, less=LESS,
+        story=story, caveats=caveats(story), groups=OF_GROUPS, overall=OF_ALL, of_sites=OF_SITES, less=LESS,
         beside=beside(story), strangers=unknown_groups(story), compared=COMPARED, pairs=[*pairs(story)],
         sliding=_SLIDING,
         promise=promise(story), selected=how_selected(story), version=installed("fedfair"),

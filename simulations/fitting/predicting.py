@@ -1,20 +1,32 @@
-"""What `fedfair predict` says of new rows beside the decision: how sure it is, and another by a cut-off of one's own.
+"""New rows for `fedfair predict`: how their files are read, how sure a decision is, and another by one's own cut-off.
 
-A decision is sure as far as it would stay the same, were the noise of privacy drawn anew.
+A file is read as that of the training was, where it does not say itself how it is written. A decision is sure as far
+as it would stay the same, were the noise of privacy drawn anew.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
+from fedfair.datasets.columns.cell import refuse_absent
+from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.tidy import with_columns
 from fedfair.datasets.features.encoder import encode
 from fedfair.datasets.features.new_rows import read_new
+from fedfair.datasets.files.estimate import WHOLE, announce
+from fedfair.datasets.files.part_files import folder_values, part_files
+from fedfair.datasets.files.plain_rows import plain_rows
+from fedfair.datasets.files.table_file import is_text, read_table
+from fedfair.datasets.files.text_file import text_of
+from fedfair.plugins.text_values import read_toml
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.save import is_fit
 from simulations.results.classifier import TrainedClassifier
@@ -22,6 +34,74 @@ from simulations.results.front_files import read_front, read_refits, taken
 
 STABILITY = "stability"
 """Column of predictions."""
+
+
+def rows_of(path: Path, encoding: str | None, folder: Path, classifier: TrainedClassifier) -> pd.DataFrame:
+    """Return the rows of a file, or of all files of a folder or a pattern, whose names of folders may be columns.
+
+    Args:
+        path: File, folder or pattern.
+        encoding: Name of the encoding of text; None for that of its byte order mark, UTF-8, or the training's.
+        folder: Folder of the model.
+        classifier: The model, which says which columns are numbers.
+
+    Raises:
+        ValueError: For a file without a column that the model needs, or that cannot be read (`read_table`,
+            `plain_rows`).
+    """
+    files = part_files(path)
+    announce(path, files or [path], WHOLE)
+    if path.is_file() or not files:
+        return _rows(path, encoding, folder, classifier, classifier.columns)
+    parts = []
+    for file in files:
+        values = folder_values(file, path)
+        read = _rows(file, encoding, folder, classifier, [name for name in classifier.columns if name not in values])
+        more = {name: pd.Series(value, read.index, dtype="str") for name, value in values.items() if name not in read}
+        parts.append(with_columns(read, more))
+        try:
+            refuse_absent([*map(str, parts[-1])], classifier.columns)
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from None
+    return pd.concat(parts, ignore_index=True)
+
+
+def _rows(file: Path, encoding: str | None, folder: Path, classifier: TrainedClassifier, needed: list[str]
+          ) -> pd.DataFrame:
+    """Return the rows of a file, which must have the columns that are needed.
+
+    Where they are not in UTF-8, they are in the encoding of the training's file, and where a workbook has a title, its
+    names are in the row of the training's workbook.
+    """
+    if not is_text(file):
+        asked = Asked(encoding=encoding, numeric=tuple(classifier.numbers))
+        try:
+            return read_table(file, asked).frame
+        except ValueError:
+            row = _of_the_training(folder, "header_row")
+            if row is None:
+                raise
+            return read_table(file, replace(asked, header_row=int(row))).frame
+    try:
+        text = text_of(file, encoding)
+    except ValueError:
+        name = None if encoding else _of_the_training(folder, "encoding")
+        if name is None:
+            raise
+        text = text_of(file, str(name))
+    with text.open() as lines:
+        names, rows = plain_rows(lines, needed, str(file))
+    return pd.DataFrame(rows, columns=names, dtype=str)
+
+
+def _of_the_training(folder: Path, setting: str) -> Any:
+    """Return a setting of the run or the comparison in a folder; None if it is not there, or at its default."""
+    config = folder / "config.toml"
+    if not config.is_file():
+        return None
+    written = read_toml(config)
+    settings = written.get("settings", written)
+    return settings.get(setting) if isinstance(settings, dict) else None
 
 
 def draws_of(folder: Path, run: str | None, classifier: TrainedClassifier) -> Tensor:

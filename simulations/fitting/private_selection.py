@@ -29,6 +29,7 @@ from fedfair.gradients.layer_probe import trained_parameters
 from fedfair.mechanisms.noise import Trust, add_noise
 from fedfair.mechanisms.randomness import Source, SystemEntropy, random_bits, uniform
 from fedfair.moments.front import TRAINED, Front, Point
+from fedfair.moments.logistic import AUTO_STEPS
 from fedfair.plugins.registry import unknown
 from fedfair.protocol.messages import pack
 from fedfair.protocol.task import Task
@@ -37,7 +38,6 @@ from simulations.engines.run import conduct
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
 from strategies import Strategy, find_strategy
-from strategies.moments import AUTO_STEPS
 from strategies.server.budget_shares import (
     COUNT_NOISE_RATIO,
     FRONT_SHARES_AFTER_SELECTION,

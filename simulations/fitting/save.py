@@ -10,6 +10,7 @@ from typing import Any
 
 import tomli_w
 
+from fedfair.moments.heads import GAPS
 from fedfair.plugins.text_values import read_toml
 from simulations.fitting.card import card_in_json, card_in_markdown
 from simulations.fitting.fit import Fitted
@@ -19,7 +20,6 @@ from simulations.fitting.privacy_statement import in_words
 from simulations.fitting.standalone_program import program
 from simulations.results.front_files import taken
 from simulations.results.result_folder import carry_over, refuse_to_replace, replaced
-from strategies.moments import GAPS
 from strategies.server.releases.front import largest_gaps
 
 PAGE, PROGRAM, CARD = "report.html", "predict.py", "card.md"

@@ -21,7 +21,7 @@ import tomli_w
 import torch
 
 from fedfair.datasets.columns import relations
-from fedfair.datasets.columns.convention import Asked, Reading
+from fedfair.datasets.columns.convention import Asked, Reading, as_read, with_bands
 from fedfair.datasets.columns.kinds import LEFT_OUT, Column, understand
 from fedfair.datasets.columns.quantities import UNITS
 from fedfair.datasets.columns.tidy import listed, reading_of, tidied
@@ -33,7 +33,7 @@ from fedfair.datasets.files.table_file import is_text
 from fedfair.datasets.grouped import GroupedDataset, Parts
 from fedfair.datasets.names import as_text
 from fedfair.datasets.schema import RECORDS
-from fedfair.datasets.table import as_read, features_alone, shown, whole_numbers, with_bands
+from fedfair.datasets.table import features_alone, shown, whole_numbers
 from fedfair.plugins.registry import unknown
 from fedfair.protocol.task import Task
 from simulations.drawing.table import Table

@@ -16,7 +16,7 @@ from fedfair.mechanisms.noise import Trust
 from fedfair.node.node import ClientError
 from fedfair.protocol.fields import marked
 from fedfair.protocol.local_budget import LocalBudget
-from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
+from fedfair.protocol.round import LocalEpoch, Round
 from fedfair.protocol.task import Task
 from strategies import find_strategy
 from strategies.server.budget_shares import COUNT_NOISE_RATIO
@@ -101,14 +101,10 @@ class PrivateTraining(FlowerStrategy):
         if self._budget is not None and server_round > self._budget.rounds:
             raise ValueError(f"round {server_round} would exceed target_epsilon, whose noise is for rounds = "
                              f"{self._budget.rounds}: give as many rounds as the app's strategy has (num_rounds)")
-        training, groups = self.training, len(self.ledger.groups)
         noise = self.method.noise.multipliers[:1] if self._budget is None else ()  # else nobody takes the plan as it is
-        local = LocalTraining(
-            batch_size=training.batch_size, optimizer=training.optimizer, learning_rate=training.learning_rate,
-            weight_decay=training.weight_decay, momentum=training.momentum, noise_multipliers=noise, weights=(1.0,),
-            sizes=(0,), bounds_fixed=self.method.has_fixed_bounds)
-        plan = replace(self.method.plan(server_round - 1), rates=(1.0,) * groups, clients=1, local=local,
-                       budget=self._budget)
+        local = self.training.local_epoch(noise, weights=(1.0,), sizes=(0,), bounds_fixed=self.method.has_fixed_bounds)
+        plan = replace(self.method.plan(server_round - 1), rates=(1.0,) * len(self.ledger.groups), clients=1,
+                       local=local, budget=self._budget)
         sampled = list(self.strategy.configure_train(server_round, arrays, config, grid))
         self._clients.begin(grid.get_node_ids())
         asked = self._clients.recognisable(sampled)

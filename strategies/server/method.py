@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from fedfair.accounting.events import Preprocessed, Unit
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.gradients.layer_probe import padding_rows, without_rows
-from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import ClipRule
 from fedfair.mechanisms.counting import CountQuery
 from fedfair.models.optimizers import Optimizer, make_optimizer
@@ -186,12 +186,8 @@ class Method(ABC):
         """
         if self.sync == "step":
             return None
-        training = self.training
-        return LocalTraining(
-            batch_size=training.batch_size, optimizer=training.optimizer, learning_rate=training.learning_rate,
-            weight_decay=training.weight_decay, momentum=training.momentum, noise_multipliers=self.noise.multipliers,
-            weights=self.client_weights(), sizes=self.population.by_client,
-            bounds_fixed=self.has_fixed_bounds)
+        return self.training.local_epoch(self.noise.multipliers, self.client_weights(), self.population.by_client,
+                                         self.has_fixed_bounds)
 
     @property
     def has_fixed_bounds(self) -> bool:

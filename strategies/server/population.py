@@ -55,6 +55,19 @@ class Population:
         """N_c, the number of training records of each client."""
         return tuple(map(sum, self.sizes))
 
+    def groups_are_classes(self, task: Task) -> bool:
+        """Return whether groups are nothing else than classes, as everybody can see by the columns that hold them.
+
+        Of a data set without such columns their own names say so. Names of a table do not: both may be 0 and 1.
+
+        Args:
+            task: The data.
+        """
+        columns = {*task.attributes} - {None}
+        if task.label is None or not columns:
+            return self.names == self.labels
+        return columns == {task.label}
+
     @cached_property
     def fingerprint(self) -> int:
         """A number that distinguishes this population from others."""

@@ -7,21 +7,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from torch import Tensor
 
-from fedfair.accounting import Ledger
 from fedfair.fairness.group_counts import favourable_of
 from fedfair.fairness.sklearn_metrics import further
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.clipping import ClipRule
 from fedfair.mechanisms.noise import add_noise, server_share
 from fedfair.mechanisms.randomness import source
 from fedfair.moments.front import Front
-from fedfair.moments.leave_one_out import LeftOut
 from fedfair.node import exchanges
 from fedfair.node.front_counts import HELD_OUT, send_front_counts
 from fedfair.protocol.exchange import Exchange
@@ -30,19 +27,16 @@ from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
 from strategies.server.population import Population
 from strategies.server.releases.evaluation import Evaluation, Rows
-from strategies.server.releases.front import MeasuredFront, measured, noisy
+from strategies.server.releases.front import MeasuredFront, measured
 from strategies.server.releases.private_figures import PrivateFigures
 from strategies.server.releases.risk_meter import RiskMeter
 from strategies.server.releases.secure_sum import SecureSum
 from strategies.server.releases.threshold_search import ThresholdSearch
-from strategies.server.replies.requests import Attendance, added, answers, ask, numbering, present, requests
+from strategies.server.replies.requests import Attendance, added, answers, ask, present, requests
 from strategies.server.server_optimizer import WeightAverage
 from strategies.server.strategy import Strategy
 from strategies.server.training import Training
 
-SEEDED = ("batches and noise come from a seed: anyone who has it, or sees it run again on other records, can take the "
-          'noise away (randomness = "system" draws them from the operating system)')
-"""Why the guarantee of a seeded run is "simulated", in a ledger."""
 
 class Rounds(FlowerStrategy):
     """A Flower strategy for one run of a method; raises `ValueError` where its settings do not fit the population.
@@ -64,6 +58,7 @@ class Rounds(FlowerStrategy):
             that makes none.
 
     Examples:
+        >>> import torch
         >>> from fedfair import client_app
         >>> from simulations.engines.local import LocalGrid, quiet_flower
         >>> from strategies.dpsgd import Dpsgd
@@ -95,12 +90,12 @@ class Rounds(FlowerStrategy):
         self.search = ThresholdSearch(task, training, population, protects, method.key)
         self._risk = (RiskMeter(task, training, population, method.sync, method.exchange)
                       if training.risk_every else None)
-        self.ledger = self._empty_ledger()
+        self.ledger = method.empty_ledger()
         favourable = training.favourable_class(population.labels)
-        named = favourable_of(favourable, population.classes)
-        self.rows = Rows(population.names, favourable, further(training.metrics, population.classes, named))
-        figures = (PrivateFigures(task, training, population, protects, method.key)
-                   if training.figures == "private" else None)
+        self._favourable = favourable_of(favourable, population.classes)
+        self.rows = Rows(population.names, favourable, further(training.metrics, population.classes, self._favourable))
+        private = training.figures == "private"
+        figures = PrivateFigures(task, training, population, protects, method.key) if private else None
         self.evaluation = Evaluation(task, training, self.search, self.ledger, self.rows, figures)
         self.average = WeightAverage(training.average)
         self.attendance = Attendance(len(population.sizes))
@@ -146,7 +141,8 @@ class Rounds(FlowerStrategy):
         arrays = arrays if self._started is weights else pack(self._started)
         if plan.local is not None:
             self._round = plan
-            self._asked = self._requests(exchanges.send_local_epoch, grid, weights=arrays, round_=plan)
+            self._asked = requests(exchanges.send_local_epoch, grid, self.task, self.population, weights=arrays,
+                                   round_=plan)
             return self._asked
         if self.counts_first(plan):
             counted = self._ask(exchanges.send_counts, grid, weights=arrays, round_=plan)
@@ -160,8 +156,8 @@ class Rounds(FlowerStrategy):
         if self.training.secure_aggregation:
             self._asked = self._masked_requests(grid, arrays, self._round, besides)
         else:
-            self._asked = self._requests(method.next_exchange() or exchanges.send_gradient_sum, grid, weights=arrays,
-                                         round_=self._round, **besides)
+            self._asked = requests(method.next_exchange() or exchanges.send_gradient_sum, grid, self.task,
+                                   self.population, weights=arrays, round_=self._round, **besides)
         return self._asked
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]
@@ -179,7 +175,6 @@ class Rounds(FlowerStrategy):
             fedfair.node.node.ClientError: If a node did not answer, failed, or sent a value that is not finite.
         """
         assert self._round is not None
-        assert self._round.rule is not None
         answered, plan, method = self._answers(replies), self._round, self.method
         sums = self._secure.total(answered) if self._secure else added(answered, "sums", method.like_sums())
         counts = None if plan.query is None else self._added_counts(answered, plan)
@@ -236,7 +231,7 @@ class Rounds(FlowerStrategy):
             method.answering = len(clients)
             method.update(self._with_server_noise(sums, plan))
         else:
-            method.descent.become(self._averaged(sums, clients))
+            method.descent.become(method.averaged(sums, clients))
         if self.average.decay:
             self.average.take(method.descent.weights)
             if server_round == self.rounds:
@@ -264,13 +259,12 @@ class Rounds(FlowerStrategy):
             self.front = self._measured(grid, made)
             self.method.choose(self.front)
             arrays = self.chosen(arrays)
-        if self.evaluation.figures is not None:
-            self._asked = []
-            if last:
-                self.evaluation.release(server_round, arrays, grid, self._left_out())
-            return []
-        due = last or self.evaluation.due(server_round, self.method.rounds_per_epoch)
-        self._asked = self.evaluation.ask(server_round, arrays, grid, last) if due else []
+        self._asked = []
+        if self.evaluation.figures is None:
+            if last or self.evaluation.due(server_round, self.method.rounds_per_epoch):
+                self._asked = self.evaluation.ask(server_round, arrays, grid, last)
+        elif last:
+            self.evaluation.release(server_round, arrays, grid, self.method.left_out())
         return self._asked
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -284,8 +278,7 @@ class Rounds(FlowerStrategy):
             The test accuracies by group for Flower's log, or None.
         """
         replied = list(replies)
-        answered = self._answers(replied) if replied else []
-        return (self.evaluation.keep(server_round, answered) or None) if answered else None
+        return (self.evaluation.keep(server_round, self._answers(replied)) or None) if replied else None
 
     def summary(self) -> None:
         """Print nothing: the run prints a table of its own."""
@@ -298,24 +291,6 @@ class Rounds(FlowerStrategy):
         """
         return pack(self.method.descent.weights) if self.method.made is not None else arrays
 
-    def _empty_ledger(self) -> Ledger:
-        """Return the ledger of a run that has released nothing but what the server knows from the start."""
-        method, training, protects = self.method, self.training, self.method.protects
-        rows = self.task.trained_rows() if protects == "record" and training.figures == "private" else None
-        ledger = Ledger(self.population.names, training.delta, training.trust, method.sharers, training.accountant,
-                        "; ".join(filter(None, (method.unproved(), self.task.learned_from_records()))) or None,
-                        protects,
-                        broadcasts=method.broadcasts or self._risk is not None,  # which sends the batch's gradient
-                        secure_aggregation=training.secure_aggregation,
-                        public=self.task.public("row" if rows else protects),
-                        budget=method.budget.filter if method.budget else None,
-                        simulated=None if method.key is None else SEEDED,
-                        size=rows or (self.population.records if protects == "record" else len(self.population.sizes)),
-                        preprocessing=method.preprocessing)
-        if protects == "participant":
-            ledger.expose("numbers of records of each participant by group", "the server receives them without noise")
-        return ledger
-
     def _sums_first(self, grid: Grid, weights: ArrayRecord, plan: Round, exchange: Exchange,
                     like: Mapping[str, Mapping[str, Tensor]], rule: ClipRule | None = None, **parts: Any
                     ) -> dict[str, Gradients]:
@@ -326,15 +301,11 @@ class Rounds(FlowerStrategy):
     def _masked_requests(self, grid: Grid, arrays: ArrayRecord, plan: Round, besides: Mapping[str, Any]
                          ) -> list[Message]:
         """Collect sums under masks, and return the requests that open their total."""
-        units = self.population.by_client if self.method.protects == "record" else (1,) * len(self.population.sizes)
-        self._secure = SecureSum(grid, self.task, self.training, self.population, plan, self.method.like_sums(), units)
+        self._secure = SecureSum(grid, self.task, self.training, self.population, plan, self.method.like_sums(),
+                                 self.method.units)
         exchange = self.method.next_exchange()
         assert exchange is not None  # a method without one was refused at the start
         return self._secure.requests(exchange, arrays, **besides)
-
-    def _requests(self, exchange: Exchange, grid: Grid, **parts: object) -> list[Message]:
-        """Return a request to every node."""
-        return numbering(requests(exchange, grid, self.task, **parts), self.population, self.task)
 
     def _ask(self, exchange: Exchange, grid: Grid, **parts: Any) -> list[Message]:
         """Send a request to every node, and return the replies, checked as `_answers` does."""
@@ -348,16 +319,11 @@ class Rounds(FlowerStrategy):
         return answers(replies, len(self.population.sizes), self.training.dropouts, self._asked,
                        self.population.holders, self.training.answer_timeout)
 
-    def _averaged(self, sums: Gradients, clients: Sequence[int]) -> Gradients:
-        """Return the average of the weights over the clients that answered."""
-        if len(clients) == len(self.population.sizes):
-            return sums
-        share = sum(self.method.client_weights()[client] for client in clients)
-        return {name: value / share for name, value in sums.items()}
-
     def _added_counts(self, replies: list[Message], plan: Round) -> Tensor:
-        """Add up the counts that nodes sent."""
-        return added(self._counting(replies, plan), "counts", {"counts": self.method.like_counts()})["counts"]
+        """Add up the counts that nodes sent: in local epochs, those of nodes that hold records."""
+        local = plan.local
+        holding = [reply for reply in replies if local is None or any(map(local.sizes.__getitem__, present([reply])))]
+        return added(holding, "counts", {"counts": self.method.like_counts()})["counts"]
 
     def _noisy_counts(self, counts: Tensor, plan: Round) -> Tensor:
         """Return counts with the server's share of the noise."""
@@ -367,12 +333,6 @@ class Rounds(FlowerStrategy):
         self.counted = add_noise(plan.noise, {"counts": counts}, share * plan.count_noise_multiplier, draws)["counts"]
         return self.counted
 
-    def _counting(self, replies: list[Message], plan: Round) -> list[Message]:
-        """Return the replies that must hold counts: in local epochs, those of nodes that hold records."""
-        if plan.local is None:
-            return replies
-        return [reply for reply in replies if any(plan.local.sizes[client] for client in present([reply]))]
-
     def _with_server_noise(self, sums: Gradients, plan: Round) -> Gradients:
         """Return the sums with the server's share of the noise."""
         share = server_share(plan.trust)
@@ -380,20 +340,11 @@ class Rounds(FlowerStrategy):
             return sums
         return add_noise(plan.noise, sums, plan.deviation(share), source(plan.key, "noise", 0, plan.step))
 
-    def _left_out(self) -> LeftOut | None:
-        """Return how training records would be decided by the model, had they not trained it; None if some do not."""
-        left = self.method.made.left_out if self.method.made is not None else None
-        return None if left is None else left.of_points(torch.tensor([self.method.taken]))
-
     def _measured(self, grid: Grid, made: Front) -> MeasuredFront:
         """Return a front with its figures on the held-out parts, private ones if the run's are."""
-        figures = self.evaluation.figures
-        if figures is not None:
-            self.evaluation.shares = {split: 1 - share for split, share in figures.shares_of_front.items()}
-            return noisy(made, {split: figures.front(grid, made, self.ledger, split, share)
-                                for split, share in figures.shares_of_front.items()})
+        if self.evaluation.figures is not None:
+            return self.evaluation.release_front(grid, made)
         replies = self._ask(send_front_counts, grid, tensors={"front": {"weights": made.weights}},
                             splits=list(HELD_OUT))
         self.ledger.expose("figures of the front on held-out parts", "counts by group of decisions, without noise")
-        return measured(made, replies, self.population,
-                        favourable_of(self.rows.favourable, self.population.classes))
+        return measured(made, replies, self.population, self._favourable)

@@ -5,13 +5,17 @@ It knows no messages. `strategies.server.rounds` carries it through rounds over 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
+from fedfair.accounting import Ledger
 from fedfair.accounting.events import Preprocessed
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
 from strategies.server.by_group import refuse_other_groups, refuse_tables
@@ -25,6 +29,12 @@ from strategies.server.training import Training
 
 if TYPE_CHECKING:
     from fedfair.moments.front import Front
+    from fedfair.moments.leave_one_out import LeftOut
+
+
+SEEDED = ("batches and noise come from a seed: anyone who has it, or sees it run again on other records, can take the "
+          'noise away (randomness = "system" draws them from the operating system)')
+"""Why the guarantee of a seeded run is "simulated", in a ledger."""
 
 
 class Strategy(Method):
@@ -65,9 +75,16 @@ class Strategy(Method):
         >>> method.take_counts(torch.tensor([[30.0, 10.0], [20.0, 40.0]]), method.expected_batch())  # above, below
         >>> method.decided(plan).rule
         PerGroup(clip_norms=(1.25, 0.75))
+        >>> ledger = method.empty_ledger()
+        >>> for event, steps, first in method.decided(plan).charges(population.sizes):
+        ...     ledger.record(event, steps, first)
+        >>> round(ledger.epsilon(), 2)
+        0.37
         >>> method.take_noise(1.5)  # since a round was lost, and is charged
         >>> method.noise.of_sum, method.plan(step=1).noise_multiplier
         (3.0, 3.0)
+        >>> method.averaged({"bias": torch.ones(2)}, clients=[0]), method.units, method.left_out()
+        ({'bias': tensor([1., 1.])}, (1000,), None)
         >>> DpsgdF.key_of(Task(), Training()) == DpsgdF.key_of(Task(), Training(clip_norm=1.0))
         False
     """
@@ -178,6 +195,49 @@ class Strategy(Method):
                              "budget: give public ranges and categories, or leave group_epsilon out")
         return group_budget(self.training, self.population.names, self.sync, self.rule(), min(self.noise.multipliers),
                             self.rates(), self.rounds, self.noise.of_counts, self.counts_first)
+
+
+    # Where a run starts and ends.
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """What the guarantee is for, counted by client: its records, or the one participant that it is."""
+        return self.population.by_client if self.protects == "record" else (1,) * len(self.population.sizes)
+
+    def empty_ledger(self) -> Ledger:
+        """Return the ledger of a run that has released nothing but what the server knows from the start."""
+        task, training, protects = self.task, self.training, self.protects
+        rows = task.trained_rows() if protects == "record" and training.figures == "private" else None
+        ledger = Ledger(self.population.names, training.delta, training.trust, self.sharers, training.accountant,
+                        "; ".join(filter(None, (self.unproved(), task.learned_from_records()))) or None,
+                        protects,
+                        broadcasts=self.broadcasts or bool(training.risk_every),  # which sends the batch's gradient
+                        secure_aggregation=training.secure_aggregation,
+                        public=task.public("row" if rows else protects),
+                        budget=self.budget.filter if self.budget else None,
+                        simulated=None if self.key is None else SEEDED,
+                        size=rows or sum(self.units),
+                        preprocessing=self.preprocessing)
+        if protects == "participant":
+            ledger.expose("numbers of records of each participant by group", "the server receives them without noise")
+        return ledger
+
+    def averaged(self, sums: Gradients, clients: Sequence[int]) -> Gradients:
+        """Return the average of locally trained weights over the clients that answered.
+
+        Args:
+            sums: Sums of the weights, each times its client's share, by name.
+            clients: Numbers of the clients that answered.
+        """
+        if len(clients) == len(self.population.sizes):
+            return sums
+        share = sum(self.client_weights()[client] for client in clients)
+        return {name: value / share for name, value in sums.items()}
+
+    def left_out(self) -> LeftOut | None:
+        """Return how training records would be decided by the model, had they not trained it; None if some do not."""
+        left = self.made.left_out if self.made is not None else None
+        return None if left is None else left.of_points(torch.tensor([self.taken]))
 
 
 def _refuse_misfit(task: Task, training: Training, population: Population) -> None:

@@ -24,6 +24,7 @@ from fedfair.protocol.fields import (
     held,
     marked,
 )
+from fedfair.protocol.round import LocalTraining
 from strategies.server.by_group import SettingsByGroup
 from strategies.server.threshold_settings import ThresholdSettings
 
@@ -241,6 +242,25 @@ class Training(ThresholdSettings, SettingsByGroup):
             return self
         size = max(1, round(self.sampling_rate * records))
         return self.model_copy(update={"batch_size": size, "sampling_rate": None})
+
+    def local_epoch(self, noise_multipliers: tuple[float, ...], weights: tuple[float, ...], sizes: tuple[int, ...],
+                    bounds_fixed: bool) -> LocalTraining:
+        """Return how each client trains by itself for an epoch, by these settings.
+
+        Args:
+            noise_multipliers: Noise multiplier of each client.
+            weights: Each client's share in the average of the trained weights.
+            sizes: Each client's public number of records.
+            bounds_fixed: Whether the bounds of the rule are the same in all rounds.
+
+        Examples:
+            >>> Training(batch_size=50).local_epoch((2.0,), weights=(1.0,), sizes=(600,), bounds_fixed=True).batch_size
+            50
+        """
+        return LocalTraining(
+            batch_size=self.batch_size, optimizer=self.optimizer, learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay, momentum=self.momentum, noise_multipliers=noise_multipliers,
+            weights=weights, sizes=sizes, bounds_fixed=bounds_fixed)
 
     @property
     def exact_figures(self) -> bool:

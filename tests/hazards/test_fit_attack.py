@@ -23,11 +23,11 @@ from fedfair.auditing.bounds import gaussian_bound
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.fairness.decision_counts import Deciding, factors
+from fedfair.moments.logistic import AUTO_STEPS
 from fedfair.protocol import task_data
 from simulations.fitting.fit import Fitted, Wanted, fit
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.kinds import _cells
-from strategies.moments import AUTO_STEPS
 from strategies.server.budget_shares import FIGURES_SHARE, SPLITS
 from strategies.server.population import Population
 from tests.hazards.frozen import Frozen

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from fedfair.accounting import Event, Ledger
-from fedfair.gradients import layers, paths
+from fedfair.gradients import paths
 from fedfair.gradients import probe as gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.gradients.model_state import ModelState
 from fedfair.mechanisms import clipping, noise
 from fedfair.mechanisms.randomness import stream
@@ -124,7 +125,7 @@ def scaling_by_the_records_called_proved(patch: Patch) -> None:
 
 
 def a_seeded_run_called_proved(patch: Patch) -> None:
-    patch.setattr(served, "SEEDED", None)
+    patch.setattr(base, "SEEDED", None)
 
 
 def fairlens_called_proved(patch: Patch) -> None:
@@ -209,10 +210,10 @@ def clipping_after_the_noise(patch: Patch) -> None:
 
 
 def clipping_layer_by_layer(patch: Patch) -> None:
-    def by_layer(self: gradients.LayerProbe, coefficients: Tensor) -> layers.Gradients:
+    def by_layer(self: gradients.LayerProbe, coefficients: Tensor) -> Gradients:
         if not self._layers or bool((coefficients == 1).all()):
             return ORIGINAL_WEIGHTED_SUM(self, coefficients)
-        sums: layers.Gradients = {}
+        sums: Gradients = {}
         for layer in self._layers:
             sums |= layer.weighted_sum((coefficients * self.norms / layer.squares().values.sqrt()).nan_to_num())
         return sums

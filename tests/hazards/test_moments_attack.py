@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedfair.accounting import Release, epsilon
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms import noise
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust

@@ -15,10 +15,10 @@ from scipy.stats import beta
 
 from fedfair.accounting import Ledger, epsilon
 from fedfair.accounting.selection import Selection
+from fedfair.moments.logistic import AUTO_STEPS
 from simulations.fitting import private_selection
 from simulations.fitting.private_selection import METHODS, Among, Candidate, Terms
 from simulations.settings.experiment import Experiment
-from strategies.moments import AUTO_STEPS
 from tests.hazards.frozen import Frozen
 from tests.hazards.test_fit_attack import LOWEST, OUTLIERS, ROW, changed, differing, neighbours, people
 

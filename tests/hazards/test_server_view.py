@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from fedfair.accounting import Release, epsilon
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.integer_sums import Steps, noisy_steps
 from fedfair.mechanisms.randomness import stream
 from fedfair.models.published import linear

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedfair.datasets import Parts
-from fedfair.gradients.layers import flat
+from fedfair.gradients.layer_gradients import flat
 from fedfair.mechanisms.randomness import stream
 from fedfair.protocol import task as tasks
 from simulations import Experiment, run

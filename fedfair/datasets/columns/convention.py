@@ -5,8 +5,8 @@ Bands of a number make groups of it: "under 25", "25 to under 60", "60 and over"
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -99,6 +99,28 @@ MISSING = "missing"
 
 PLAIN = Reading()
 """Numbers with a dot before decimals, and no marks but those that always count as missing."""
+
+
+def as_declared(asked: Asked, raw: Iterable[str], numbers: Sequence[str], roles: Sequence[str | None]) -> Asked:
+    """Return what is asked where the columns of numbers are declared, so that no value changes what a column is."""
+    others = tuple(str(name) for name in raw
+                   if name not in numbers and (name not in roles or name in asked.categorical))
+    return replace(asked, categorical=others, numeric=tuple(numbers))
+
+
+def as_read(asked: Asked, reading: Reading) -> Asked:
+    """Return what is asked with the dates, durations and times that were found, which are numbers and no codes.
+
+    Args:
+        asked: What the user says.
+        reading: How the table is read.
+    """
+    return replace(asked, quantities=reading.quantities, numeric=(*asked.numeric, *dict(reading.quantities)))
+
+
+def with_bands(reading: Reading, asked: Asked, group: str) -> Reading:
+    """Return how cells are read, with the bands that were asked for a protected column; see `Asked.bands`."""
+    return reading._replace(bands=tuple((group if name == ALL else name, ends) for name, ends in asked.bands))
 
 
 def band_names(ends: Sequence[float]) -> list[str]:

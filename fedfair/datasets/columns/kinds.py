@@ -20,6 +20,7 @@ from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_integer_
 from fedfair.datasets.columns.cell import sign_of
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.quantities import UNITS
+from fedfair.datasets.columns.relations import has_id_name
 from fedfair.datasets.columns.texts import (
     AMONG_NUMBERS,
     alike,
@@ -33,9 +34,6 @@ from fedfair.datasets.columns.texts import (
 )
 from fedfair.datasets.columns.tidy import are_iso_dates
 
-_ID = re.compile(r"(.*[\W_])?(id|ids|uid|uuid|guid|pk|nr|index|rownum|rowid|account|ssn|iban|phone|telephone|mrn)|"
-                 r".*[\W_](key|no|num|number)", re.IGNORECASE)
-_CAMEL_ID = re.compile(r".*[a-z](Id|ID|Nr|No|Key|Number)")
 _CODE = re.compile(r"(.*[\W_])?(zip|zipcode|zip5|postcode|postalcode|postal|plz|cap|fips|naics|sic|soc|icd|icd9|icd10|"
                    r"puma|occp|indp|geoid|tract|areacode)([\W_]?code)?", re.IGNORECASE)
 _LARGEST = 1e100  # squares of larger numbers are beyond double precision
@@ -113,15 +111,6 @@ def of_names(name: str, kind: str, known: pd.Series, asked: Asked) -> str | None
         return (f"is {words[0]!r} in column {name!r} an answer, as it is taken? If not, give missing_marks = "
                 f'["{words[0]}"]')
     return None
-
-
-def has_id_name(name: str) -> bool:
-    """Return whether a column's name is that of an identifier.
-
-    Args:
-        name: Name of the column.
-    """
-    return bool(_ID.fullmatch(name) or _CAMEL_ID.fullmatch(name))
 
 
 def _is_whole(known: pd.Series) -> bool:

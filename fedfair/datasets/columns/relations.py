@@ -5,13 +5,15 @@ All records are looked at, so it is for the time before a run; what names alone 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from fedfair.datasets.columns.kinds import has_id_name
-
+_ID = re.compile(r"(.*[\W_])?(id|ids|uid|uuid|guid|pk|nr|index|rownum|rowid|account|ssn|iban|phone|telephone|mrn)|"
+                 r".*[\W_](key|no|num|number)", re.IGNORECASE)
+_CAMEL_ID = re.compile(r".*[a-z](Id|ID|Nr|No|Key|Number)")
 _SURE = 0.99  # of the rows have the label, or the group, that a column tells
 _ERRORS = 0.1  # of those that a guess without the column makes: a rare class is guessed right nearly always
 _MANY = 20  # different values, or more, are put into bins
@@ -96,6 +98,15 @@ def _of_persons(name: str, column: pd.Series) -> str:
             f'values in {len(known):,} rows. If so, give participant = "{name}": it is no feature then, and all rows '
             "of one person go into one part. A fit keeps each row within its epsilon, not each person; fedfair run "
             f'--strategy moments-of-participants keeps persons. If not, give without = ["{name}"]')
+
+
+def has_id_name(name: str) -> bool:
+    """Return whether a column's name is that of an identifier.
+
+    Args:
+        name: Name of the column.
+    """
+    return bool(_ID.fullmatch(name) or _CAMEL_ID.fullmatch(name))
 
 
 def identifiers(names: Iterable[str]) -> list[str]:

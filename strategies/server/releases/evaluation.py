@@ -17,15 +17,17 @@ from fedfair.accounting import Ledger
 from fedfair.fairness.group_counts import GroupCounts
 from fedfair.fairness.metrics import ALL, Compute, metrics
 from fedfair.mechanisms.clipping import ClipRule, parameters
+from fedfair.moments.front import Front
 from fedfair.moments.leave_one_out import LeftOut
 from fedfair.node import exchanges
 from fedfair.protocol.messages import BEFORE_THRESHOLD, BY_CLIENT
 from fedfair.protocol.record_settings import NODES
 from fedfair.protocol.task import Task
 from strategies.server.budget_shares import SPLITS, Split
+from strategies.server.releases.front import MeasuredFront, noisy
 from strategies.server.releases.private_figures import PrivateFigures, rows_of
 from strategies.server.releases.threshold_search import Threshold, ThresholdSearch
-from strategies.server.replies.requests import group_counts, numbering, requests
+from strategies.server.replies.requests import group_counts, requests
 from strategies.server.training import Training
 
 _NO_MORE: Mapping[str, Compute] = {}
@@ -126,6 +128,14 @@ class Evaluation:
                           self.figures.left_out(grid, left, self._ledger, share))
                 self._rows.add(server_round, split, rows_of(counts))
 
+    def release_front(self, grid: Grid, made: Front) -> MeasuredFront:
+        """Release private figures of a front's classifiers; the run's model then has what they leave of each budget."""
+        assert self.figures is not None
+        shares = self.figures.shares_of_front
+        self.shares = {split: 1 - share for split, share in shares.items()}
+        return noisy(made, {split: self.figures.front(grid, made, self._ledger, split, share)
+                            for split, share in shares.items()})
+
     def _search_threshold(self, arrays: ArrayRecord, grid: Grid) -> None:
         """Search for a threshold, if one is wanted."""
         if self._training.threshold != "none":
@@ -153,11 +163,11 @@ class Evaluation:
             self._ledger.expose("metrics of each client", "counts and losses on its test records, without noise")
         self._splits = [name for split in splits for name in (
             [split, f"{split} {BEFORE_THRESHOLD}"] if self.threshold else [split])]
-        asked = requests(exchanges.send_evaluation, grid, self._task, weights=arrays, splits=splits, **{
-            "gradient-norms": last, "threshold": self.threshold.rule.to_json() if self.threshold else "",
-            "favourable": -1 if self._rows.favourable is None else self._rows.favourable,
-            "confusion": bool(self._training.metrics), "by-client": self._clients > 0})
-        return numbering(asked, self._search.population, self._task)
+        options = {"gradient-norms": last, "threshold": self.threshold.rule.to_json() if self.threshold else "",
+                   "favourable": -1 if self._rows.favourable is None else self._rows.favourable,
+                   "confusion": bool(self._training.metrics), "by-client": self._clients > 0}
+        return requests(exchanges.send_evaluation, grid, self._task, self._search.population, weights=arrays,
+                        splits=splits, **options)
 
     def keep(self, server_round: int, answered: list[Message]) -> MetricRecord:
         """Enter the metrics of every part and group into `rows`; return the test accuracies for Flower's log."""

@@ -32,7 +32,7 @@ from fedfair.fairness.noisy_figures import (
 )
 from fedfair.fairness.reject_option import RejectOption
 from fedfair.fairness.site_figures import SiteCounts, SiteFigure
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.noise import Trust, client_share, server_share
 from fedfair.mechanisms.randomness import source
 from fedfair.moments.front import Front

@@ -17,7 +17,7 @@ from flwr.serverapp import Grid
 from torch import Tensor
 
 from fedfair.fairness.metrics import ALL
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.clipping import sensitivity
 from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import generator

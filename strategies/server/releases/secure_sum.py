@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.clipping import sensitivity
 from fedfair.mechanisms.integer_sums import from_steps, refuse_misfit
 from fedfair.mechanisms.noise import MOST_STEPS

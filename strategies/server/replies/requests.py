@@ -17,7 +17,7 @@ from flwr.serverapp import Grid
 from torch import Tensor
 
 from fedfair.fairness.group_counts import GroupCounts
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.node import exchanges
 from fedfair.node.node import ClientError
 from fedfair.protocol import messages
@@ -49,9 +49,10 @@ _LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, Err
 _NODES_WITHIN = 300  # seconds
 
 
-def requests(exchange: Exchange, grid: Grid, task: Task, **parts: Any) -> list[Message]:
-    """Return one request to every node of the grid."""
-    return messages.requests(exchange.name, exchange.category, sorted(grid.get_node_ids()), task, **parts)
+def requests(exchange: Exchange, grid: Grid, task: Task, population: Population, **parts: Any) -> list[Message]:
+    """Return one request to every node of the grid, which says how its clients are numbered."""
+    asked = messages.requests(exchange.name, exchange.category, sorted(grid.get_node_ids()), task, **parts)
+    return numbering(asked, population, task)
 
 
 def numbering(asked: list[Message], population: Population, task: Task) -> list[Message]:
@@ -75,7 +76,7 @@ def numbering(asked: list[Message], population: Population, task: Task) -> list[
 def ask(exchange: Exchange, grid: Grid, task: Task, training: Training, population: Population, dropouts: int = 0,
         **parts: Any) -> list[Message]:
     """Send one request to every node of the grid, and return the replies as `answers` does."""
-    asked, within = numbering(requests(exchange, grid, task, **parts), population, task), training.answer_timeout
+    asked, within = requests(exchange, grid, task, population, **parts), training.answer_timeout
     return answers(grid.send_and_receive(asked, timeout=within), len(population.sizes), dropouts, asked,
                    population.holders, within)
 
@@ -168,7 +169,8 @@ def population(grid: Grid, task: Task, within: float = ANSWERS_WITHIN) -> Popula
         if time.monotonic() > deadline:
             raise ClientError(f"only {len(replies)} nodes are there after {_NODES_WITHIN} s: start the others, and run "
                               "again")
-        asked = requests(exchanges.send_sizes, grid, task)
+        asked = messages.requests(exchanges.send_sizes.name, exchanges.send_sizes.category,
+                                  sorted(grid.get_node_ids()), task)
         sent = grid.send_and_receive(asked, timeout=within) if asked else []
         replies = answers(sent, asked=asked, within=within) if asked else []
         if not replies:

@@ -9,7 +9,7 @@ import torch
 from flwr.app import ArrayRecord, Message
 
 from fedfair.datasets import GroupedDataset
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.node.node import ClientError
 from fedfair.protocol.fields import MOST_CLIENTS
 from strategies.server.population import Population

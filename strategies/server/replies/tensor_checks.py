@@ -8,7 +8,7 @@ from flwr.app import ArrayRecord
 from torch import Tensor
 
 from fedfair.fairness.group_counts import GroupCounts
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layer_gradients import Gradients
 from fedfair.node.node import ClientError
 from fedfair.protocol.messages import unpacked
 from strategies.server.replies.foreign_values import claim, keeps_its_claim, safe, shown, type_name

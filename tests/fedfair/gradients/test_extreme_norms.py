@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from fedfair.gradients.layer_gradients import Lookups, Materialised, OuterProducts, Turned, norms
 from fedfair.gradients.layer_probe import LayerProbe
-from fedfair.gradients.layers import Lookups, Materialised, OuterProducts, Turned, norms
 from fedfair.gradients.probe import per_example
 from fedfair.mechanisms.clipping import Flat, GlobalAdapt, PerGroup, Reweighted, sensitivity
 from fedfair.models.published import loss

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fedfair.gradients.layers import Lookups, Materialised, OuterProducts, Turned
+from fedfair.gradients.layer_gradients import Lookups, Materialised, OuterProducts, Turned
 from tests.fedfair.gradients.probing import check_recorded, few, made, parts_of, randint, randn, seeds, small
 
 

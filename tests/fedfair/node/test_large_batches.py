@@ -22,8 +22,8 @@ from fedfair.datasets.features.features import Range, binned
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.schema import Listed, Schema, prepared
 from fedfair.datasets.table import from_table
+from fedfair.gradients.layer_gradients import Materialised, flat
 from fedfair.gradients.layer_probe import LayerProbe
-from fedfair.gradients.layers import Materialised, flat
 from fedfair.gradients.passes import UnreadableError
 from fedfair.gradients.probe import per_example
 from fedfair.mechanisms.clipping import Flat

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
-from fedfair.gradients.layers import flat
+from fedfair.gradients.layer_gradients import flat
 from fedfair.models.find import build
 from fedfair.models.published import loss
 from fedfair.risk.derivatives import (

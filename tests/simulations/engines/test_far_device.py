@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedfair.gradients.layers import flat
+from fedfair.gradients.layer_gradients import flat
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust
 from fedfair.node.private_training import train_privately

@@ -19,12 +19,12 @@ import torch
 
 from fedfair.accounting import Ledger, Release, epsilon
 from fedfair.datasets.published.tables import ADULT
+from fedfair.moments.logistic import AUTO_STEPS
 from simulations.commands.node import init
 from simulations.engines.engines import Local
 from simulations.engines.run import run
 from simulations.fitting.fit_folder import Story
 from simulations.settings.experiment import Experiment
-from strategies.moments import AUTO_STEPS
 from tests.guard import wait_until
 from tests.ports import free_ports
 from tests.simulations.engines.runtime import kill_superlink, superlink, supernode

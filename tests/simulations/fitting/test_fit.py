@@ -19,6 +19,7 @@ from fedfair.accounting import LEFT_OUT
 from fedfair.accounting.ledger_words import objections
 from simulations.cli import app
 from simulations.fitting.budget import default_delta, divided
+from simulations.fitting.caveats import caveats
 from simulations.fitting.fit import Fitted, Wanted, fit, fit_with_records
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.save import save
@@ -140,7 +141,7 @@ def test_a_small_table_says_what_would_be_enough(tmp_path: Path) -> None:
     assert small.needed is not None
     assert small.needed.records > 140  # in the training part
     story = save(small, tmp_path / "out")
-    assert any("would be enough" in line for line in story.doubts)
+    assert any("would be enough" in line for line in caveats(story))
 
 
 def test_the_folder_says_that_it_can_be_published(folder: Path) -> None:
@@ -162,7 +163,7 @@ def test_page_and_card_tell_the_figures(folder: Path) -> None:
 
 def test_a_gap_that_no_model_keeps_is_told(tmp_path: Path) -> None:
     story = save(fit(Wanted(file(tmp_path, 3000), gap=0.0, **FIT)), tmp_path / "out")
-    assert any("model of the front was within the gap of 0 on" in line for line in story.doubts)
+    assert any("model of the front was within the gap of 0 on" in line for line in caveats(story))
 
 
 def test_groups_and_classes_may_have_the_same_names(tmp_path: Path) -> None:

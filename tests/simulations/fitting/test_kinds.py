@@ -19,6 +19,7 @@ from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.mechanisms.randomness import source
 from simulations.fitting.budget import FEWEST_BINS, MOST_BINS, bins_for
+from simulations.fitting.caveats import caveats, unlearned
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.kinds import Counts, evenness_of, kinds, likeliest
@@ -52,23 +53,23 @@ def test_a_tenth_of_codes_with_leading_zeros_makes_a_column_no_number(story: Sto
 
 
 def test_a_fit_says_of_which_columns_it_learned_nothing(story: Story) -> None:
-    assert story.unlearned == ["born", "postcode"]
-    assert any("Nothing was learned of born, postcode" in doubt for doubt in story.doubts)
+    assert unlearned(story) == ["born", "postcode"]
+    assert any("Nothing was learned of born, postcode" in doubt for doubt in caveats(story))
 
 
 def test_a_column_of_which_something_was_learned_is_not_named(tmp_path: Path) -> None:
     wanted = Wanted(people(2000).drop(columns=["born", "postcode"]), "granted", "sex", 3.0, settings=SEEDED)
-    assert save(fit(wanted), tmp_path / "out").unlearned == []
+    assert unlearned(save(fit(wanted), tmp_path / "out")) == []
 
 
 def test_categories_of_one_number_in_two_writings_are_named(tmp_path: Path) -> None:
     """As the counts that are charged list them; a file that a spreadsheet went through has 1 for 01."""
     frame = people(2000).drop(columns=["born", "postcode"])
     frame["county"] = np.where(frame.index < 1000, "0", "") + (frame.index % 3 + 1).astype(str)
-    (doubt,) = [doubt for doubt in told(frame, {}, tmp_path / "one").doubts if "county" in doubt]
+    (doubt,) = [doubt for doubt in caveats(told(frame, {}, tmp_path / "one")) if "county" in doubt]
     assert "01 and 1 of county are one number" in doubt
     for settings in ({"categorical": ["county"]}, {"numbers": ["county"]}):
-        assert not any("county" in doubt for doubt in told(frame, settings, tmp_path / str(*settings)).doubts)
+        assert not any("county" in doubt for doubt in caveats(told(frame, settings, tmp_path / str(*settings))))
 
 
 def test_what_a_type_declares_as_a_quantity_is_one_and_its_unit_is_said(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_what_a_type_declares_as_a_quantity_is_one_and_its_unit_is_said(tmp_path
     for story in stories:
         binned = {feature.column for feature in story.description.encoding.features if feature.bin}
         assert binned == {"stay", "seen", "born", "woke", "pay"}
-        assert any("stay in days, woke in hours since midnight" in doubt for doubt in story.doubts)
+        assert any("stay in days, woke in hours since midnight" in doubt for doubt in caveats(story))
     assert stories[0].scorecard.equals(stories[1].scorecard)
 
 
@@ -103,7 +104,7 @@ def test_a_date_is_refused_by_its_type_before_anything_is_charged_and_read_as_da
     assert not count_in.exists()
     frame.assign(seen=seen.astype(str)).to_csv(tmp_path / "own.csv", index=False)
     story = save(fit(Wanted(tmp_path / "own.csv", "granted", "sex", 5.0, settings=SEEDED)), tmp_path / "out")
-    assert "Read as numbers: seen in days since 1970-01-01." in story.doubts
+    assert "Read as numbers: seen in days since 1970-01-01." in caveats(story)
 
 
 def test_a_fit_says_which_texts_look_like_quantities(tmp_path: Path) -> None:
@@ -113,13 +114,13 @@ def test_a_fit_says_which_texts_look_like_quantities(tmp_path: Path) -> None:
     frame["crp"] = np.where(frame.index % 10 == 0, "<0.5", (frame.index % 37 / 10).astype(str))
     frame["share"] = (frame.index % 50).astype(str) + np.where(frame.index % 2, " %", "")
     frame["street"] = (frame.index % 50).astype(str) + " Main Street"
-    text = "\n".join(told(frame, {}, tmp_path / "out").doubts)
+    text = "\n".join(caveats(told(frame, {}, tmp_path / "out")))
     assert "Most values of kilos look like quantities" in text
     assert "Some values of crp are quantities with a bound or a unit" in text
     assert "Some values of share have a sign of per cent" in text
     assert "street look" not in text
     assert "kg" not in text.replace("kilos", "")
-    doubts = told(frame, {"categorical": ["kilos"]}, tmp_path / "other").doubts
+    doubts = caveats(told(frame, {"categorical": ["kilos"]}, tmp_path / "other"))
     assert not any("kilos look" in doubt for doubt in doubts)
 
 

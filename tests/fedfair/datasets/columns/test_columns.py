@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 import torch
 
-from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.convention import Asked, as_read
 from fedfair.datasets.columns.kinds import Column, understand
 from fedfair.datasets.columns.tidy import reading_of, tidied
 from fedfair.datasets.files.table_file import read_table
-from fedfair.datasets.table import as_read, from_csv, from_table
+from fedfair.datasets.table import from_csv, from_table
 
 ROWS = 60
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.convention import Asked, as_read
 from fedfair.datasets.columns.kinds import understand
 from fedfair.datasets.columns.quantities import number_of, quantity_of, quantity_of_text
 from fedfair.datasets.columns.texts import way_of
 from fedfair.datasets.columns.tidy import reading_of, tidied, typed_numbers
-from fedfair.datasets.table import as_read, from_table
+from fedfair.datasets.table import from_table
 
 ROWS = 60
 

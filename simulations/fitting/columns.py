@@ -1,0 +1,112 @@
+"""What is public of a table's columns before a fit counts any: what the settings say, and what its file declares."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import reduce
+
+from fedfair.datasets.columns.kinds import holds_dates
+from fedfair.datasets.files.chunks import Chunks
+from fedfair.datasets.grouped import crossed
+from fedfair.datasets.table import from_chunks
+from fedfair.fairness.group_gaps import places_of
+from fedfair.plugins.registry import unknown
+from simulations.settings.experiment import Experiment
+
+ROW_NUMBERS = "Unnamed: 0"
+"""Name of a first column that has none: pandas and R write the numbers of rows there."""
+
+_log = logging.getLogger(__name__)
+
+
+def with_declared(made: Experiment, table: Chunks, directed: Sequence[str]) -> Experiment:
+    """Return the settings of a fit with what the file of its table declares of columns.
+
+    Columns of which it lists the values are categories, and numbers of rows are no feature.
+
+    Args:
+        made: The settings.
+        table: The table, of which only names and declarations are looked at.
+        directed: Columns that the score rises or falls with.
+
+    Raises:
+        ValueError: If a column that is named is not there, cannot have its role, or holds dates by its declaration, or
+            a group that is named is none.
+    """
+    for column in filter(None, (made.label, *made.attribute_columns, made.site, *directed)):
+        if column not in table.names:
+            raise unknown("column", column, table.names)
+    _refuse_roles(made, directed)
+    _refuse_dates(made, table.dates)
+    if table.listed:
+        made = made.model_copy(update={"categorical": (*(made.categorical or ()), *table.listed)})
+    if ROW_NUMBERS in unknown_columns(made, table.names):
+        _log.warning("left out: the first column, which has no name, as numbers of rows have that a program writes; "
+                     "give it a name to have it as a feature")
+        made = made.model_copy(update={"without": (*(made.without or ()), ROW_NUMBERS)})
+    if made.gap_among:
+        places_of(made.gap_among, _groups(made, table))
+    return made
+
+
+def unknown_columns(made: Experiment, columns: Sequence[str]) -> list[str]:
+    """Return the columns of which nothing says whether they hold numbers.
+
+    Args:
+        made: The settings.
+        columns: Names of the columns, which are public.
+    """
+    roles = (made.label, *made.attributes, made.participant, made.record_weight, made.site)
+    known = {*roles, *(made.without or ()), *made.known_columns, *made.numbers, *(made.categorical or ()),
+             *dict(made.quantities or ())}
+    return [name for name in columns if name not in known]
+
+
+def may_have_commas(made: Experiment, separator: str | None) -> bool:
+    """Return whether a comma may stand before decimals, as the format of the file and the settings say.
+
+    Args:
+        made: The settings.
+        separator: What stands between the cells of a row; None for a format that has none.
+    """
+    return separator not in (None, ",") and not made.decimal
+
+
+def _groups(made: Experiment, table: Chunks) -> tuple[str, ...]:
+    """Return the names of all groups, which are public, before anything is released."""
+    without = [name for name in table.names if name not in (made.label, *made.attributes)]
+    return reduce(crossed, [from_chunks(table, str(made.label), str(column), without=without, numbers=(),
+                                        asked=made.asked) for column in made.attributes]).names
+
+
+def _refuse_roles(made: Experiment, directed: Sequence[str]) -> None:
+    """Raise `ValueError` for a column with a direction that is not a number among the features.
+
+    Args:
+        made: The settings.
+        directed: The columns.
+    """
+    listed = {known.column for known in made.categories or ()}
+    roles: dict[str | None, str] = {
+        made.label: "the label", made.site: "the site", made.participant: "the participant",
+        **dict.fromkeys(made.attributes, "the group"), **dict.fromkeys(made.without or (), "left out"),
+        **dict.fromkeys({*(made.categorical or ()), *listed}, "a category")}
+    for column in directed:
+        if column in roles and not (made.attribute_in_model and roles[column] == "the group"):
+            raise ValueError(f"monotone is asked of {column!r}, which is {roles[column]}: name a column with numbers "
+                             "that is a feature, or leave it out")
+
+
+def _refuse_dates(made: Experiment, dates: Sequence[str]) -> None:
+    """Raise `ValueError` for a column that its file declares to hold dates, unless the settings say what it is.
+
+    Args:
+        made: The settings.
+        dates: Columns that the format of the file declares, which is public, so that no row decides it.
+    """
+    named = {*(made.without or ()), *(made.categorical or ()), *dict(made.quantities or ()), made.label, made.site,
+             *made.attributes, made.participant, *(known.column for known in made.categories or ())}
+    wrong = [holds_dates(name, None, may_be_days=True) for name in dates if name not in named]
+    if wrong:
+        raise ValueError("; ".join(wrong))
