@@ -24,6 +24,7 @@ from fedfair.datasets.files.in_memory import files_of_this_process
 from fedfair.mechanisms.noise import attached
 from simulations.audits.neighbour_files import Neighbour, neighbours
 from simulations.drawing.table import Table
+from simulations.engines.run import Progress
 
 _EXACT = ("values", "counts", "sums")
 """Names of what goes into a release, in the functions that are marked."""
@@ -184,8 +185,8 @@ class ReplayAudit:
         return bool(self.findings) or self.epsilon > self.claimed * (1 + _ROUNDING)
 
 
-def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, name: str = "A program"
-           ) -> ReplayAudit:
+def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, name: str = "A program",
+           progress: Progress = lambda *_: None) -> ReplayAudit:
     r"""Audit a program that reads a file of text, Parquet, JSON or a workbook by replay.
 
     Its noise has to go through `fedfair.mechanisms.noise.releases`, and all else has to be the same when it runs again:
@@ -198,6 +199,7 @@ def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, 
         group: Column of the group.
         seed: Decides which rows are changed.
         name: What the program is, in words.
+        progress: Called with the number of tables that it ran on, and of all.
 
     Raises:
         ValueError: If the program refuses the table itself, or the file is of another format.
@@ -222,7 +224,8 @@ def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, 
         if claim is None:
             raise ValueError(f"the table itself is refused, so there is nothing to compare: {expected['refusal']}")
         findings, costs, tried = list[Finding](), [0.0], 0
-        for other in others:
+        for done, other in enumerate(others, 1):
+            progress(done, 1 + len(others))
             again = Tape(before=first.releases)
             lines, left = _all_that_leaves(program, other, again)
             if _is_no_neighbour(claim, left, again):
@@ -233,6 +236,7 @@ def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, 
             moved = [Moved(name, distance / other.steps) for name, distance in again.moved]
             if any(distance for _, distance in moved):
                 costs.append(claim.cost(moved) if all(distance < _FAR for _, distance in moved) else math.inf)
+        progress(1 + len(others), 1 + len(others))
     return ReplayAudit(name, tried, len(others) - tried, tuple(findings), max(costs), claim.claimed)
 
 
