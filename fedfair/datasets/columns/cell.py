@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, time, timedelta
 from functools import lru_cache
@@ -226,6 +227,19 @@ class Doubt(NamedTuple):
     cell: object
 
 
+def repeated(names: Iterable[str]) -> str | None:
+    """Return the first name that is there more than once; None if each is there once.
+
+    Args:
+        names: Names of columns, of which there may be 100,000.
+
+    Examples:
+        >>> repeated(["age", "sex", "age"]), repeated(["age", "sex"])
+        ('age', None)
+    """
+    return next((name for name, times in Counter(names).items() if times > 1), None)
+
+
 def refuse_absent(names: list[str], needed: list[str]) -> None:
     """Raise `ValueError` if rows lack a column that a model needs.
 
@@ -233,10 +247,14 @@ def refuse_absent(names: list[str], needed: list[str]) -> None:
         names: Names of the rows' columns.
         needed: Names of the model's columns.
     """
-    absent = [name for name in needed if name not in names]
+    there = {*names}
+    absent = [name for name in needed if name not in there]
     if not absent:
         return
-    alike = [f"write {other!r} as {name!r}" for name in absent for other in names if folded(other) == folded(name)]
+    by_letters: dict[str, list[str]] = {}
+    for name in names:
+        by_letters.setdefault(folded(name), []).append(name)
+    alike = [f"write {other!r} as {name!r}" for name in absent for other in by_letters.get(folded(name), [])]
     raise ValueError(f"the rows have no column {', '.join(map(repr, absent))}: the model was trained on "
                      f"{', '.join(needed)}, and needs them all; the rows have {_some(names)}"
                      + (f"; {', '.join(alike)}" if alike else ""))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode
-from collections import Counter
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -17,7 +16,7 @@ from zipfile import BadZipFile
 import pandas as pd
 from pandas.api.types import is_integer_dtype
 
-from fedfair.datasets.columns.cell import spelled
+from fedfair.datasets.columns.cell import repeated, spelled
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.files import workbook
 from fedfair.datasets.files.csv_file import read_csv
@@ -227,9 +226,9 @@ def plain_names(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     """
     frame = frame.reset_index(drop=frame.index.names == [None])
     names = [spelled(str(name)) for name in frame.columns]
-    for name, times in Counter(names).items():
-        if times > 1:
-            raise ValueError(f"{path} names column {name!r} more than once: give each column a name of its own")
+    twice = repeated(names)
+    if twice is not None:
+        raise ValueError(f"{path} names column {twice!r} more than once: give each column a name of its own")
     return frame.set_axis(names, axis=1)
 
 
