@@ -1,5 +1,7 @@
 """One cell: a name in one spelling, a number as people write it, and what a cell of a new row means to a model.
 
+Names are written so that no spreadsheet takes them for formulas.
+
 It needs the standard library alone: the program that a fit ships holds this file as it stands.
 """
 
@@ -32,6 +34,7 @@ def folded(text: str) -> str:
     return normalize("NFC", text.casefold())
 
 
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 _MONEY = (r"US\$|R\$|A\$|C\$|[$€£¥₹₽₩₺₪฿₫₴]|kr\.?|zł|Kč|Ft|lei|Rs\.?|Fr\.|"
           r"USD|EUR|GBP|CHF|SEK|NOK|DKK|PLN|CZK|HUF|JPY|CNY|INR|BRL|CAD|AUD|MXN|ZAR|TRY|RUB")
 _SPACES = " \u00a0\u202f\u2009"
@@ -225,6 +228,28 @@ class Doubt(NamedTuple):
 
     row: int
     cell: object
+
+
+def spreadsheet_cell(value: object) -> object:
+    """Keep a spreadsheet from taking a name for a formula: put an apostrophe before one that starts like one.
+
+    Numbers stay numbers, also those that are text. `from_spreadsheet_cell` undoes it.
+    """
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) and not _writes_number(value) else value
+
+
+def from_spreadsheet_cell(value: object) -> object:
+    """Return the name that `spreadsheet_cell` wrote."""
+    return value[1:] if isinstance(value, str) and value.startswith("'") and _FORMULA.match(value) else value
+
+
+def _writes_number(text: str) -> bool:
+    """Return whether a text is a number, which no spreadsheet takes for a formula."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def repeated(names: Iterable[str]) -> str | None:
