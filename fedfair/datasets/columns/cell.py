@@ -118,12 +118,12 @@ class Column(NamedTuple):
             cell: Text, or a value that a format with types holds. No number is infinite, and none is a date, a duration
                 or a time, of which a plain number does not say the unit.
         """
-        if cell is None or cell != cell:
+        if _is_gap(cell):
             return math.nan
         quantity = quantity_of(cell)
         if quantity is not None:
             return quantity[1] if quantity[0] == self.quantity else None
-        if isinstance(cell, Number):
+        if isinstance(cell, Number) or type(cell).__name__ in _TRUTH_VALUES:
             return None if self.quantity else _finite(cell)
         text = spelled(str(cell))
         if text in self.missing or text.lower() in self.words:
@@ -156,7 +156,7 @@ class Column(NamedTuple):
 
     def text(self, cell: object) -> str | None:
         """Return the text of a category: a whole number has no decimals, midnight is a day; None if it is missing."""
-        if cell is None or cell != cell:
+        if _is_gap(cell):
             return None
         text = spelled(_as_text(cell))
         return None if text in self.missing else text
@@ -165,6 +165,16 @@ class Column(NamedTuple):
         """Return whether a cell is missing."""
         text = self.text(cell)
         return text is None or (self.known is None and text.lower() in self.words)
+
+
+def _is_gap(cell: object) -> bool:
+    """Return whether a cell is None, NaN, or pandas' NA, of which nothing can be said."""
+    try:
+        return cell is None or bool(cell != cell)
+    except TypeError:
+        return True
+    except ValueError:  # several values
+        return False
 
 
 def _as_text(cell: object) -> str:
@@ -180,6 +190,7 @@ def _as_text(cell: object) -> str:
     return duration_text(cell) if type(cell) is timedelta else str(cell)
 
 
+_TRUTH_VALUES = ("bool", "bool_")  # of numpy, whose are no Number
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
 
 

@@ -119,6 +119,18 @@ def test_writings_of_one_row_get_one_decision(fitted: Path, tmp_path: Path, rows
 GOOD = ["40", "2", "True", "Oslo"]
 
 
+@pytest.mark.parametrize(("cell", "plain"), [(pd.NA, None), (pd.NaT, None), (np.bool_(True), True), (np.int8(1), 1),
+                                             (np.array([1, 2]), "[1 2]")])
+def test_values_of_pandas_and_numpy_are_read_by_the_program_as_by_predict(fitted: Path, cell: Any, plain: Any) -> None:
+    read = runpy.run_path(str(fitted / "predict.py"))["read"]
+    row = dict(zip(_LEARNED, [40, 2, True, "Oslo"], strict=True))
+    for name in _LEARNED:
+        (meant,), said = read([{**row, name: cell}], "missing")
+        (expected,), as_said = read([{**row, name: plain}], "missing")
+        assert meant == pytest.approx(expected, nan_ok=True)
+        assert said == as_said
+
+
 @pytest.mark.parametrize(("names", "row", "message"), [
     (["years", "code", "smoker", "city"], GOOD, "the rows have no column 'age'"),
     (["Age", "code", "smoker", "city"], GOOD, "write 'Age' as 'age'"),
