@@ -205,7 +205,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
 
 def _declared_by_arrow(X: Any) -> tuple[list[str], list[str]]:
-    """Return the columns of exact decimals, and of times, of a table of Arrow or polars: pandas has no type for them."""
+    """Return the columns of exact decimals, and of times, of a table of Arrow or polars, untyped in pandas."""
     import pyarrow as pa
 
     table = X.to_arrow() if hasattr(X, "to_arrow") else X
