@@ -297,18 +297,21 @@ def _rows(file: Path, encoding: str | None, folder: Path, classifier: TrainedCla
 
     from fedfair.datasets.columns.convention import Asked
     from fedfair.datasets.files.plain_rows import plain_rows
+    from fedfair.datasets.files.row_file import refuse_nested
     from fedfair.datasets.files.table_file import is_text, read_table
     from fedfair.datasets.files.text_file import text_of
 
     if not is_text(file):
         asked = Asked(encoding=encoding, numeric=tuple(classifier.numbers))
         try:
-            return read_table(file, asked).frame
+            frame = read_table(file, asked).frame
         except ValueError:
             row = _of_the_training(folder, "header_row")
             if row is None:
                 raise
             return read_table(file, replace(asked, header_row=int(row))).frame
+        refuse_nested(file, needed)
+        return frame
     try:
         text = text_of(file, encoding)
     except ValueError:

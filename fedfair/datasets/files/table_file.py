@@ -20,7 +20,7 @@ from fedfair.datasets.columns.cell import repeated, spelled
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.files import workbook
 from fedfair.datasets.files.csv_file import read_csv
-from fedfair.datasets.files.row_file import read_json_table
+from fedfair.datasets.files.row_file import JSON, read_json_table
 from fedfair.datasets.files.survey_file import SUFFIXES, read_survey
 
 _AS_ASKED = Asked()
@@ -194,7 +194,7 @@ def _json(path: Path, asked: Asked) -> pd.DataFrame:
 
 _READERS: dict[str, Callable[[Path, Asked], pd.DataFrame]] = {
     ".parquet": _parquet, ".pq": _parquet, ".feather": _feather, ".arrow": _feather,
-    **dict.fromkeys(workbook.SUFFIXES, workbook.read_workbook), ".json": _json, ".jsonl": _json, ".ndjson": _json}
+    **dict.fromkeys(workbook.SUFFIXES, workbook.read_workbook), **dict.fromkeys(JSON, _json)}
 
 _OTHERS = {".xls": "an old workbook", ".ods": "a workbook of OpenDocument",
            ".sas7bcat": "a catalogue of SAS for another file", ".rds": "a file of R", ".rdata": "a file of R",

@@ -253,6 +253,22 @@ def test_a_number_without_its_unit_is_refused_where_a_quantity_stands(moments: P
                   "--unreadable", "missing")[0] == 0
 
 
+@pytest.mark.parametrize(("cell", "kind"), [([40], "a list"), ({"$numberInt": "40"}, "a record"), ([], "a list")])
+@pytest.mark.parametrize("name", ["age", "city"])
+def test_a_cell_of_json_that_is_no_single_value_is_refused(fitted: Path, tmp_path: Path, name: str, cell: Any,
+                                                           kind: str) -> None:
+    """As databases write numbers; where it trained a model it is an empty cell, as any other column's may be here."""
+    row = dict(zip(_LEARNED, [40, 2, True, "Oslo"], strict=True))
+    rows = [{**row, "note": cell}, {**row, name: cell}]
+    for file, text in (("new.json", json.dumps(rows)), ("new.jsonl", "\n".join(map(json.dumps, rows)))):
+        (tmp_path / file).write_text(text)
+        code, _, said = by_command(fitted, tmp_path / file, "--unreadable", "missing")
+        assert code == 2
+        assert f"column '{name}' has {kind} in row 2 of {tmp_path / file}, where the model needs one value" in said
+    (tmp_path / "new.json").write_text(json.dumps(rows[:1]))
+    assert by_command(fitted, tmp_path / "new.json")[0] == 0
+
+
 def test_new_rows_in_a_large_file_are_announced_before_they_are_read(fitted: Path, tmp_path: Path) -> None:
     """The file takes no room on the disk, and is broken in its first line."""
     file = tmp_path / "new.csv"
