@@ -300,6 +300,7 @@ def _rows(file: Path, encoding: str | None, folder: Path, classifier: TrainedCla
     from fedfair.datasets.files.row_file import refuse_nested
     from fedfair.datasets.files.table_file import is_text, read_table
     from fedfair.datasets.files.text_file import text_of
+    from fedfair.datasets.files.workbook import refuse_uncomputed
 
     if not is_text(file):
         asked = Asked(encoding=encoding, numeric=tuple(classifier.numbers))
@@ -309,8 +310,9 @@ def _rows(file: Path, encoding: str | None, folder: Path, classifier: TrainedCla
             row = _of_the_training(folder, "header_row")
             if row is None:
                 raise
-            return read_table(file, replace(asked, header_row=int(row))).frame
+            frame = read_table(file, replace(asked, header_row=int(row))).frame
         refuse_nested(file, needed)
+        refuse_uncomputed(file, needed)
         return frame
     try:
         text = text_of(file, encoding)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import openpyxl
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -267,6 +268,24 @@ def test_a_cell_of_json_that_is_no_single_value_is_refused(fitted: Path, tmp_pat
         assert f"column '{name}' has {kind} in row 2 of {tmp_path / file}, where the model needs one value" in said
     (tmp_path / "new.json").write_text(json.dumps(rows[:1]))
     assert by_command(fitted, tmp_path / "new.json")[0] == 0
+
+
+@pytest.mark.parametrize(("cell", "shown"), [("=20+20", "no value"), ("#REF!", "#REF!"), ("#DIV/0!", "#DIV/0!")])
+def test_a_formula_that_is_not_computed_is_refused(fitted: Path, tmp_path: Path, cell: str, shown: str) -> None:
+    """A program that writes formulas into a workbook does not compute them."""
+    def decided(first: object, second: object, note: object = None) -> tuple[int, list[str], str]:
+        """Write a workbook with these values, and return what is decided."""
+        book = openpyxl.Workbook()
+        assert book.active is not None
+        for row in [[*_LEARNED, "note"], [first, 2, True, "Oslo", note], [second, 2, True, "Oslo", note]]:
+            book.active.append(row)
+        book.save(tmp_path / "new.xlsx")
+        return by_command(fitted, tmp_path / "new.xlsx", "--unreadable", "missing")
+
+    code, _, said = decided(40, cell)
+    assert code == 2
+    assert f"column 'age' of {tmp_path / 'new.xlsx'} has {shown} in cell A3" in said
+    assert decided(40, 40, note=cell)[0] == decided(40, "#N/A")[0] == 0
 
 
 def test_new_rows_in_a_large_file_are_announced_before_they_are_read(fitted: Path, tmp_path: Path) -> None:
