@@ -1,4 +1,4 @@
-"""Names that come from data, made harmless where people read them: in terminals and in spreadsheets.
+"""Names that come from data, made harmless where people read them in terminals.
 
 Names of columns in one text, separated by commas; a name that holds a comma stands in double quotes.
 
@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 from logging import Logger
 from unicodedata import bidirectional, category
 
-_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 _OBEYED = ("Cc", "Cs", "Zl", "Zp")  # controls, lone surrogates, separators of lines and paragraphs
 _TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # what follows, to the left or right
 
@@ -56,28 +54,6 @@ def _shown(character: str) -> str:
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"
-
-
-def spreadsheet_cell(value: object) -> object:
-    """Keep a spreadsheet from taking a name for a formula: put an apostrophe before one that starts like one.
-
-    Numbers stay numbers, also those that are text. `from_spreadsheet_cell` undoes it.
-    """
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) and not _is_number(value) else value
-
-
-def from_spreadsheet_cell(value: object) -> object:
-    """Return the name that `spreadsheet_cell` wrote."""
-    return value[1:] if isinstance(value, str) and value.startswith("'") and _FORMULA.match(value) else value
-
-
-def _is_number(text: str) -> bool:
-    """Return whether a text is a number, which no spreadsheet takes for a formula."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def names_in(text: str) -> list[str]:

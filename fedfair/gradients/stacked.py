@@ -20,7 +20,8 @@ from fedfair.gradients.layer_probe import Loss, trained_parameters
 from fedfair.gradients.passes import BACKWARDS, UnreadableError, chain_of
 
 _ELEMENTWISE = (Tanh, nn.Tanh, nn.Sigmoid, nn.ReLU)
-_ALIGNED = 16  # rows, at a multiple of which batches begin and end: other places in memory would round differently
+_ALIGNED = 32  # rows, at a multiple of which batches begin and end: other places would round differently, since torch
+# computes numbers of a tensor 32 at a time (float32, AVX-512), and those that are left over one by one
 
 
 class Batches(NamedTuple):

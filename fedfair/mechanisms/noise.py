@@ -184,6 +184,19 @@ def to_steps(value: Tensor, step: float) -> Tensor:
     return steps.to(torch.int64)
 
 
+def most_records(deviation: float) -> float:
+    """Return how many records a sum on the grid has room for, each of which adds at most 1.
+
+    Args:
+        deviation: Standard deviation of its noise.
+
+    Examples:
+        >>> f"{most_records(1.0):,.0f}"
+        '4,195,328'
+    """
+    return MOST_STEPS * grid_step(deviation)
+
+
 def _numbers(values: Mapping[str, Tensor]) -> int:
     """Count the numbers that the tensors hold together."""
     return sum(value.numel() for value in values.values())

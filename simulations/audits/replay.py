@@ -23,6 +23,7 @@ from fedfair.mechanisms.noise import attached
 from simulations.audits.neighbour_files import Neighbour, neighbours
 from simulations.audits.tape import Moved, Tape, doubts, made
 from simulations.drawing.table import Table
+from simulations.engines.run import Progress
 
 _SHOWN = 60  # signs of a line
 _FAR = 1e6  # deviations of noise, beyond which noise hides nothing
@@ -125,8 +126,8 @@ class ReplayAudit:
         return self.epsilon > self.claimed * (1 + _ROUNDING)
 
 
-def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, name: str = "A program"
-           ) -> ReplayAudit:
+def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, name: str = "A program",
+           progress: Progress = lambda *_: None) -> ReplayAudit:
     r"""Audit a program that reads a file of text, Parquet, JSON or a workbook by replay.
 
     Its noise has to go through `fedfair.mechanisms.noise.releases`, and all else has to be the same when it runs again:
@@ -139,6 +140,7 @@ def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, 
         group: Column of the group.
         seed: Decides which rows are changed.
         name: What the program is, in words.
+        progress: Called with the number of tables that it ran on, and of all.
 
     Raises:
         ValueError: If the program refuses the table itself, or the file is of another format.
@@ -163,7 +165,8 @@ def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, 
         if isinstance(claim, Exception):
             raise ValueError(f"the table itself is refused, so there is nothing to compare: {expected['refusal']}")
         findings, costs, tried = [*_of_the_table(program, table, first, claim)], [0.0], 0
-        for other in others:
+        for done, other in enumerate(others, 1):
+            progress(done, 1 + len(others))
             again = Tape(before=first.releases)
             lines, left = _all_that_leaves(program, other, again)
             if _is_no_neighbour(claim, left, again):
@@ -174,6 +177,7 @@ def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, 
             moved = [Moved(name, distance / other.steps) for name, distance in again.moved]
             if any(distance for _, distance in moved):
                 costs.append(claim.cost(moved) if all(distance < _FAR for _, distance in moved) else math.inf)
+        progress(1 + len(others), 1 + len(others))
     return ReplayAudit(name, tried, len(others) - tried, tuple(findings), max(costs), claim.claimed)
 
 

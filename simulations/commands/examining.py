@@ -12,7 +12,7 @@ from rich.text import Text
 from fedfair.datasets.names import visible
 from fedfair.protocol.fields import MOST_RUNS
 from simulations.commands.options import EngineName, Group, Label, Seeds, Set
-from simulations.commands.terminal import showing_progress
+from simulations.commands.terminal import showing_progress, showing_runs
 from simulations.commands.words import completing, strategies
 from simulations.files.atomic_files import refuse_as_file, refuse_unwritable, write_json, write_text
 from simulations.settings.names import pairs
@@ -102,7 +102,9 @@ def _audit_by_replay(file: Path, label: str, group: str, strategy: str | None, n
         program, name = run_of(own), f"A run of {strategy}"
     else:
         program, name = fit_of(Wanted(file, label, group, spent, settings=settings)), "A fit"
-    made = replay(program, file, label, group, name=name)
+    with showing_runs("replaying: runs on the table itself, and then on its neighbours") as on_round:
+        made = replay(program, file, label, group, name=name,
+                      progress=lambda done, of: on_round(0, 1, f"{name} on neighbours of the table", done, of))
     Console().print(terminal(made.table()))
     if out is not None:
         write_json(out, made.to_dict())

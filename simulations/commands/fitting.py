@@ -19,7 +19,8 @@ import click
 import typer
 from rich.console import Console
 
-from fedfair.datasets.names import spreadsheet_cell, visible
+from fedfair.datasets.columns.cell import spreadsheet_cell
+from fedfair.datasets.names import visible
 from simulations.commands.options import Attribute, Delta, Encoding, Json, Set, Sql, Without, names_of, source_of
 from simulations.commands.terminal import READING, say, showing_progress, telling_if_stopped
 from simulations.files.atomic_files import refuse_as_file, write_text

@@ -9,7 +9,7 @@ import errno
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import wraps
 from importlib import metadata
 from pathlib import Path
@@ -188,10 +188,18 @@ def showing_progress(first: str = _FIRST) -> Iterator[OnRound]:
     Args:
         first: What is said until a round is heard of.
     """
-    console = Console(stderr=True)
-    shown = _bar(console, first) if console.is_terminal else progress_lines(first=first)
-    with shown as on_round, _saying_estimates():
+    with showing_runs(first) as on_round, _saying_estimates():
         yield on_round
+
+
+def showing_runs(first: str) -> AbstractContextManager[OnRound]:
+    """Show on stderr how far all runs are, with the time left.
+
+    Args:
+        first: What is said until a round is heard of.
+    """
+    console = Console(stderr=True)
+    return _bar(console, first) if console.is_terminal else progress_lines(first=first)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from fedfair.datasets.names import from_spreadsheet_cell, spreadsheet_cell
+from fedfair.datasets.columns.cell import from_spreadsheet_cell, spreadsheet_cell
 from fedfair.plugins.text_values import read_toml
 
 _NUMBER = re.compile(r"os error (\d+)")

@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +32,9 @@ from filelock import FileLock
 from fedfair.accounting import Accountant, Release, multiplier_of
 from fedfair.accounting import epsilon as epsilon_of
 from fedfair.accounting.figures import up
-from fedfair.moments.sums import SENSITIVITY
+from fedfair.mechanisms.noise import most_records
+from fedfair.moments.logistic import AUTO_STEPS
+from fedfair.moments.sums import CLASSES, SENSITIVITY
 from fedfair.plugins.text_values import from_json
 from strategies.server.budget_shares import CATEGORIES_SHARE, FIGURES_SHARE, KINDS_SHARE, with_share
 
@@ -106,6 +108,37 @@ def divided(epsilon: float, delta: float, accountant: Accountant, has_unknown: b
     trained = epsilon_of({Release(1.0, with_share(least, 1 - kinds - figures)): 1}, left, accountant)
     measured = trained if holds_out else epsilon_of({Release(1.0, with_share(least, figures)): 1}, delta, accountant)
     return Budget(with_share(least, kinds) if kinds else None, trained, measured)
+
+
+def refuse_large(rows: int, classes: int, split: Sequence[float], budget: Budget, delta: float,
+                 accountant: Accountant) -> None:
+    """Raise `ValueError` for a table whose sums the grid of discrete noise has no room for, by public numbers alone.
+
+    The moments and each logistic step have an equal part of what training may spend, and a record adds at most
+    sqrt(1 / 2) to a number of them, since no coordinate of its features is larger beside a constant one
+    (`fedfair.datasets.features.encoding.Bounding`). Whatever else reads all rows has more noise. Figures of a held-out
+    part have at most what that may spend, and a record adds 1.
+
+    Args:
+        rows: Number of rows.
+        classes: Number of classes.
+        split: Shares of the training, validation and test part.
+        budget: What each release may cost.
+        delta: Delta of the fit.
+        accountant: How releases are composed.
+
+    Examples:
+        >>> refuse_large(10**6, 2, (0.7, 0.1, 0.2), Budget(None, 1.0, 1.0), 1e-7, "pld")
+    """
+    rounds = 1 + (AUTO_STEPS if classes == CLASSES else 0)
+    multiplier = with_share(multiplier_of(budget.target_epsilon, delta, accountant), 1 / rounds)
+    trained = math.sqrt(2) * SENSITIVITY * multiplier
+    measured = multiplier_of(budget.figures_epsilon, delta, accountant)
+    most = int(min(most_records(deviation) / share for share, deviation
+                   in zip(split, (trained, measured, measured), strict=True) if share))
+    if rows > most:
+        raise ValueError(f"the table has {rows:,} rows, but at this epsilon the sums of at most {most:,} have room on "
+                         'the grid of discrete noise: take fewer rows or a smaller epsilon, or --set noise=gaussian')
 
 
 FEWEST_BINS, MOST_BINS = 4, 10

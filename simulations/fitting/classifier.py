@@ -16,6 +16,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fedfair.accounting import Ledger
+from fedfair.datasets.columns.tidy import declared_quantity
+from fedfair.datasets.files.in_memory import as_pandas
 from fedfair.datasets.names import value_name
 from fedfair.moments.heads import Constraint
 from simulations.fitting.fit import Wanted, fit
@@ -30,8 +32,8 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     """Linear scorecard under differential privacy, the most accurate one within a gap between groups.
 
     One epsilon pays for everything: ranges and categories of columns, the training, the choice, and the figures of
-    `card_`. The unit of privacy is one row. Numbers and categories are told apart by the types of X's columns, which
-    are public; so are the names of columns, classes and groups, and the number of rows.
+    `card_`. The unit of privacy is one row. Numbers, dates, durations and categories are told apart by the types of
+    X's columns, which are public; so are the names of columns, classes and groups, and the number of rows.
 
     Args:
         epsilon: Epsilon that every row is kept within.
@@ -112,7 +114,11 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class alone, {self.classes_[0]!r}: a classifier needs two classes at least")
-        numbers = [name for name in names if is_numeric_dtype(frame[name]) and not is_bool_dtype(frame[name])]
+        decimals, times = _declared_by_arrow(X)
+        quantities = {name: kind for name in names if (kind := declared_quantity(frame[name]))} | dict.fromkeys(
+            times, "time")
+        numbers = [name for name in names if name in decimals or (
+            is_numeric_dtype(frame[name]) and not is_bool_dtype(frame[name]))]
         codes = np.searchsorted(self.classes_, labels)
         table = frame.assign(**{_LABEL: [f"{code:06d}" for code in codes]})
         group = _LABEL
@@ -122,7 +128,8 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             table[_SITE] = _names("sites", sites, len(table))
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
         settings: dict[str, Any] = {
-            "numbers": numbers, "categorical": [name for name in names if name not in numbers],
+            "numbers": numbers, "categorical": [name for name in names if name not in {*numbers, *quantities}],
+            **({"quantities": quantities} if quantities else {}),
             "attribute_in_model": self.attribute_in_model,
             **({"randomness": "system"} if seed is None else {"randomness": "seeded", "seed": seed}),
             **({} if self.split is None else {"split": self.split}),
@@ -179,8 +186,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def _frame(self, X: Any, reset: bool) -> tuple[pd.DataFrame, list[str]]:
         """Return rows as a DataFrame whose columns have texts for names; remember the names if `reset`."""
-        if hasattr(X, "to_pandas"):
-            X = X.to_pandas()
+        X = as_pandas(X)
         if not isinstance(X, pd.DataFrame):
             values = validate_data(self, X, reset=reset, ensure_all_finite="allow-nan", dtype="numeric")
             names = [f"x{number}" for number in range(values.shape[1])]
@@ -196,6 +202,16 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         tags.classifier_tags.poor_score = True  # on tables as small as those of scikit-learn's checks
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _declared_by_arrow(X: Any) -> tuple[list[str], list[str]]:
+    """Return the columns of exact decimals, and of times, of a table of Arrow or polars, untyped in pandas."""
+    import pyarrow as pa
+
+    table = X.to_arrow() if hasattr(X, "to_arrow") else X
+    fields = table.schema if isinstance(table, pa.Table | pa.RecordBatch) else ()
+    return ([field.name for field in fields if pa.types.is_decimal(field.type)],
+            [field.name for field in fields if pa.types.is_time(field.type)])
 
 
 def _names(what: str, given: ArrayLike, rows: int) -> list[str]:

@@ -24,7 +24,7 @@ from fedfair.moments.monotone import directions_of
 from fedfair.moments.sums import CLASSES, SENSITIVITY
 from simulations.engines.engines import Engine
 from simulations.engines.run import run
-from simulations.fitting.budget import Budget, Needed, Spending, bins_for, chosen_delta, divided, needed
+from simulations.fitting.budget import Budget, Needed, Spending, bins_for, chosen_delta, divided, needed, refuse_large
 from simulations.fitting.columns import may_have_commas, unknown_columns, with_declared
 from simulations.fitting.kinds import Counts, Kinds, count, kinds
 from simulations.fitting.private_selection import Among, Terms, among, refuse_unfit, select
@@ -189,7 +189,10 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     directed = directions_of(wanted.monotone)
     made = with_declared(made, table, [*directed])
     asked, commas = unknown_columns(made, table.names), may_have_commas(made, table.separator)
+    if table.stated is not None:
+        _refuse_large(made, wanted, table.stated, CLASSES, bool(asked))
     counts = count(table, asked, reading, commas, str(made.label))
+    _refuse_large(made, wanted, counts.records, counts.classes, bool(asked))
     delta = chosen_delta(wanted.delta, counts.records)
     if selected is None and "split" not in wanted.settings and _can_leave_out(made, counts):
         made = made.model_copy(update={"split": (1.0, 0.0, 0.0)})
@@ -224,6 +227,14 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     whole = replace(result, ledger=_with_kinds(result.ledger, budget, made.holds_out))
     return Fitted(replace(wanted, delta=delta), whole, (*found.numbers, *dict(found.quantities)), few, selected,
                   counted=found)
+
+
+def _refuse_large(made: Experiment, wanted: Wanted, rows: int, classes: int, has_unknown: bool) -> None:
+    """Raise `ValueError` for more rows than discrete noise has room for, before anything is counted or charged."""
+    if made.noise == "discrete":
+        delta = chosen_delta(wanted.delta, rows)
+        budget = divided(wanted.epsilon, delta, made.accountant, has_unknown, made.holds_out)
+        refuse_large(rows, classes, made.split, budget, delta, made.accountant)
 
 
 def _as_directed(found: Kinds, directed: Sequence[str]) -> Kinds:

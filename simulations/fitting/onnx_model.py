@@ -19,7 +19,7 @@ _OPERATORS, _OPERATORS_ML = 18, 2
 """Versions of the operators: of 2022, so that runtimes of any age know them."""
 
 _OWN = "fedfair:"
-"""Begins the names of values inside the model, so that none is a column's."""
+"""Begins the names of values inside the model, with "_" behind it as long as a column's name begins so."""
 
 
 def onnx_model(story: Story) -> bytes:
@@ -36,12 +36,12 @@ def onnx_model(story: Story) -> bytes:
     """
     onnx = library("onnx", "onnx")
     numbers, categories, constant = tables(story)
-    graph = _Graph(onnx)
+    columns = {*numbers, *categories}
+    graph = _Graph(onnx, columns)
     found = [graph.number(name, *numbers[name]) for name in numbers]
     read = {column.name: column for column in columns_of(story.description.encoding)}
     found += [graph.category(read[name], categories[name]) for name in categories]
     total = graph.node("Sum", [*found, graph.constant(np.array([constant]))])
-    columns = {*numbers, *categories}
     label, probabilities = _free("label", columns), _free("probabilities", columns)
     graph.node("Gather", [graph.constant(np.array(story.description.labels, dtype=object)),
                           graph.node("ArgMax", [total], axis=1, keepdims=0)], label)
@@ -56,7 +56,8 @@ def onnx_model(story: Story) -> bytes:
 class _Graph:
     """A graph of operators that grows by one value at a time; each method returns the name of what it adds."""
 
-    def __init__(self, onnx: Any) -> None:
+    def __init__(self, onnx: Any, columns: Iterable[str]) -> None:
+        self.own = _free(_OWN, {name[:end] for name in columns for end in range(len(name) + 1)})
         self.onnx, self.nodes, self.inputs, self.constants = onnx, [], [], []  # type: ignore[var-annotated]
 
     def number(self, name: str, ends: Sequence[float], bins: Sequence[Scores], missing: Scores) -> str:
@@ -84,13 +85,13 @@ class _Graph:
 
     def node(self, operator: str, inputs: Sequence[str], output: str = "", domain: str = "", **settings: Any) -> str:
         """Add an operator."""
-        output = output or f"{_OWN}{len(self.nodes)}"
+        output = output or f"{self.own}{len(self.nodes)}"
         self.nodes.append(self.onnx.helper.make_node(operator, inputs, [output], domain=domain, **settings))
         return output
 
     def constant(self, values: NDArray[Any]) -> str:
         """Add a constant."""
-        name = f"{_OWN}constant {len(self.constants)}"
+        name = f"{self.own}constant {len(self.constants)}"
         self.constants.append(self.onnx.numpy_helper.from_array(values, name))
         return name
 

@@ -24,8 +24,10 @@ from fedfair.datasets.features.new_rows import read_new
 from fedfair.datasets.files.estimate import WHOLE, announce
 from fedfair.datasets.files.part_files import folder_values, part_files
 from fedfair.datasets.files.plain_rows import plain_rows
+from fedfair.datasets.files.row_file import refuse_nested
 from fedfair.datasets.files.table_file import is_text, read_table
 from fedfair.datasets.files.text_file import text_of
+from fedfair.datasets.files.workbook import refuse_uncomputed
 from fedfair.plugins.text_values import read_toml
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.save import is_fit
@@ -76,12 +78,15 @@ def _rows(file: Path, encoding: str | None, folder: Path, classifier: TrainedCla
     if not is_text(file):
         asked = Asked(encoding=encoding, numeric=tuple(classifier.numbers))
         try:
-            return read_table(file, asked).frame
+            frame = read_table(file, asked).frame
         except ValueError:
             row = _of_the_training(folder, "header_row")
             if row is None:
                 raise
-            return read_table(file, replace(asked, header_row=int(row))).frame
+            frame = read_table(file, replace(asked, header_row=int(row))).frame
+        refuse_nested(file, needed)
+        refuse_uncomputed(file, needed)
+        return frame
     try:
         text = text_of(file, encoding)
     except ValueError:

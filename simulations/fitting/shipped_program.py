@@ -22,6 +22,7 @@ from fedfair.datasets.columns.cell import (
     counted_as_missing,
     counted_as_other,
     refuse_absent,
+    spreadsheet_cell,
     unreadable,
     without_values,
 )
@@ -152,7 +153,7 @@ def main() -> None:
         sys.stdout.reconfigure(encoding="utf-8", newline="")
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow([*names, "predicted"])
-    writer.writerows([*line, _decided(added(meant))] for line, meant in zip(lines, found))  # noqa: B905
+    writer.writerows([*line, spreadsheet_cell(_decided(added(meant)))] for line, meant in zip(lines, found))  # noqa: B905
 
 
 if __name__ == "__main__":

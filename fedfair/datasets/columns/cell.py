@@ -1,5 +1,7 @@
 """One cell: a name in one spelling, a number as people write it, and what a cell of a new row means to a model.
 
+Names are written so that no spreadsheet takes them for formulas.
+
 It needs the standard library alone: the program that a fit ships holds this file as it stands.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, time, timedelta
 from functools import lru_cache
@@ -31,6 +34,7 @@ def folded(text: str) -> str:
     return normalize("NFC", text.casefold())
 
 
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 _MONEY = (r"US\$|R\$|A\$|C\$|[$€£¥₹₽₩₺₪฿₫₴]|kr\.?|zł|Kč|Ft|lei|Rs\.?|Fr\.|"
           r"USD|EUR|GBP|CHF|SEK|NOK|DKK|PLN|CZK|HUF|JPY|CNY|INR|BRL|CAD|AUD|MXN|ZAR|TRY|RUB")
 _SPACES = " \u00a0\u202f\u2009"
@@ -114,12 +118,12 @@ class Column(NamedTuple):
             cell: Text, or a value that a format with types holds. No number is infinite, and none is a date, a duration
                 or a time, of which a plain number does not say the unit.
         """
-        if cell is None or cell != cell:
+        if _is_gap(cell):
             return math.nan
         quantity = quantity_of(cell)
         if quantity is not None:
             return quantity[1] if quantity[0] == self.quantity else None
-        if isinstance(cell, Number):
+        if isinstance(cell, Number) or type(cell).__name__ in _TRUTH_VALUES:
             return None if self.quantity else _finite(cell)
         text = spelled(str(cell))
         if text in self.missing or text.lower() in self.words:
@@ -152,7 +156,7 @@ class Column(NamedTuple):
 
     def text(self, cell: object) -> str | None:
         """Return the text of a category: a whole number has no decimals, midnight is a day; None if it is missing."""
-        if cell is None or cell != cell:
+        if _is_gap(cell):
             return None
         text = spelled(_as_text(cell))
         return None if text in self.missing else text
@@ -161,6 +165,16 @@ class Column(NamedTuple):
         """Return whether a cell is missing."""
         text = self.text(cell)
         return text is None or (self.known is None and text.lower() in self.words)
+
+
+def _is_gap(cell: object) -> bool:
+    """Return whether a cell is None, NaN, or pandas' NA, of which nothing can be said."""
+    try:
+        return cell is None or bool(cell != cell)
+    except TypeError:
+        return True
+    except ValueError:  # several values
+        return False
 
 
 def _as_text(cell: object) -> str:
@@ -176,6 +190,7 @@ def _as_text(cell: object) -> str:
     return duration_text(cell) if type(cell) is timedelta else str(cell)
 
 
+_TRUTH_VALUES = ("bool", "bool_")  # of numpy, whose are no Number
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
 
 
@@ -226,6 +241,41 @@ class Doubt(NamedTuple):
     cell: object
 
 
+def spreadsheet_cell(value: object) -> object:
+    """Keep a spreadsheet from taking a name for a formula: put an apostrophe before one that starts like one.
+
+    Numbers stay numbers, also those that are text. `from_spreadsheet_cell` undoes it.
+    """
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) and not _writes_number(value) else value
+
+
+def from_spreadsheet_cell(value: object) -> object:
+    """Return the name that `spreadsheet_cell` wrote."""
+    return value[1:] if isinstance(value, str) and value.startswith("'") and _FORMULA.match(value) else value
+
+
+def _writes_number(text: str) -> bool:
+    """Return whether a text is a number, which no spreadsheet takes for a formula."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def repeated(names: Iterable[str]) -> str | None:
+    """Return the first name that is there more than once; None if each is there once.
+
+    Args:
+        names: Names of columns, of which there may be 100,000.
+
+    Examples:
+        >>> repeated(["age", "sex", "age"]), repeated(["age", "sex"])
+        ('age', None)
+    """
+    return next((name for name, times in Counter(names).items() if times > 1), None)
+
+
 def refuse_absent(names: list[str], needed: list[str]) -> None:
     """Raise `ValueError` if rows lack a column that a model needs.
 
@@ -233,10 +283,14 @@ def refuse_absent(names: list[str], needed: list[str]) -> None:
         names: Names of the rows' columns.
         needed: Names of the model's columns.
     """
-    absent = [name for name in needed if name not in names]
+    there = {*names}
+    absent = [name for name in needed if name not in there]
     if not absent:
         return
-    alike = [f"write {other!r} as {name!r}" for name in absent for other in names if folded(other) == folded(name)]
+    by_letters: dict[str, list[str]] = {}
+    for name in names:
+        by_letters.setdefault(folded(name), []).append(name)
+    alike = [f"write {other!r} as {name!r}" for name in absent for other in by_letters.get(folded(name), [])]
     raise ValueError(f"the rows have no column {', '.join(map(repr, absent))}: the model was trained on "
                      f"{', '.join(needed)}, and needs them all; the rows have {_some(names)}"
                      + (f"; {', '.join(alike)}" if alike else ""))

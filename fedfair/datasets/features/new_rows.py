@@ -18,6 +18,7 @@ from fedfair.datasets.columns.cell import (
     counted_as_missing,
     counted_as_other,
     refuse_absent,
+    repeated,
     truth_values,
     unreadable,
     without_values,
@@ -65,9 +66,10 @@ def read_new(frame: pd.DataFrame, encoding: Encoding, unread: Unreadable = "refu
     columns = columns_of(encoding)
     names = [*map(str, frame)]
     refuse_absent(names, [column.name for column in columns])
-    for column in columns:
-        if names.count(column.name) > 1:
-            raise ValueError(f"the rows have column {column.name!r} more than once: give each column a name of its own")
+    needed = {column.name for column in columns}
+    twice = repeated(name for name in names if name in needed)
+    if twice is not None:
+        raise ValueError(f"the rows have column {twice!r} more than once: give each column a name of its own")
     frame = frame.set_axis(names, axis=1)
     made: dict[str, pd.Series] = {}
     said: list[str] = []

@@ -50,11 +50,13 @@ class ParquetFile(NamedTuple):
         path: File.
         names: Names of the columns.
         dates: Those that hold dates or moments.
+        records: Number of rows.
     """
 
     path: Path
     names: list[str]
     dates: tuple[str, ...]
+    records: int
 
     def frames(self, rows: int) -> Iterator[pd.DataFrame]:
         """Yield the rows, some at a time.
@@ -88,7 +90,7 @@ def open_parquet(path: Path) -> ParquetFile | None:
         raise ValueError(f"{path} has no records")
     names = [*map(str, next(_frames(path, 1)))]
     dates = (spelled(field.name) for field in schema if is_date(field.type) or is_timestamp(field.type))
-    return ParquetFile(path, names, tuple(name for name in dates if name in names))
+    return ParquetFile(path, names, tuple(name for name in dates if name in names), records)
 
 
 def _frames(path: Path, rows: int) -> Iterator[pd.DataFrame]:
@@ -145,6 +147,7 @@ class Chunks(NamedTuple):
         separator: What separated values; None for a file that knows its values' types.
         listed: Columns of which the file says that their values are categories (`columns.tidy.listed`).
         dates: Columns of which the file says that they hold dates or moments.
+        stated: Number of rows, where the files state it; None if only reading tells.
     """
 
     names: list[str]
@@ -152,6 +155,7 @@ class Chunks(NamedTuple):
     separator: str | None = None
     listed: tuple[str, ...] = ()
     dates: tuple[str, ...] = ()
+    stated: int | None = None
 
 
 _State = tuple[tuple[tuple[Path, int, int], ...], str | None, str | None, str | None, int | None, tuple[str, ...]]
@@ -223,7 +227,7 @@ def chunks_of(path: Path, asked: Asked = _AS_ASKED, cells: int = CELLS) -> Chunk
     if len(parts) > 1:
         _refuse_others(files, parts)
     return Chunks(parts[0].names, partial(_one_after_another, parts), parts[0].separator, parts[0].listed,
-                  tuple(dict.fromkeys(chain.from_iterable(part.dates for part in parts))))
+                  tuple(dict.fromkeys(chain.from_iterable(part.dates for part in parts))), _stated(parts))
 
 
 def read_files(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
@@ -286,7 +290,7 @@ def _of_file(path: Path, asked: Asked, cells: int) -> Chunks:
     if parquet is not None:
         return Chunks(parquet.names, partial(parquet.frames, _rows(cells, parquet.names)),
                       listed=tuple(name for name in map(spelled, codes_of_parquet(path)) if name in parquet.names),
-                      dates=parquet.dates)
+                      dates=parquet.dates, stated=parquet.records)
     return one_chunk(_emptied(read_table(path, asked).frame))
 
 
@@ -311,7 +315,13 @@ def _with_values(part: Chunks, values: Mapping[str, str]) -> Chunks:
             values = {name: pd.Series(value, frame.index, dtype="str") for name, value in more.items()}
             yield with_columns(frame, values)
 
-    return Chunks([*part.names, *more], frames, part.separator, part.listed, part.dates)
+    return part._replace(names=[*part.names, *more], frames=frames)
+
+
+def _stated(parts: list[Chunks]) -> int | None:
+    """Return how many rows parts have together, if each states it."""
+    stated = [part.stated for part in parts if part.stated is not None]
+    return sum(stated) if len(stated) == len(parts) else None
 
 
 def _refuse_others(files: list[Path], parts: list[Chunks]) -> None:
@@ -344,7 +354,8 @@ def one_chunk(frame: pd.DataFrame, separator: str | None = None) -> Chunks:
         separator: What separated values in its file.
     """
     return Chunks([*map(str, frame)], lambda: iter([frame]), separator, listed(frame),
-                  tuple(str(name) for name, column in frame.items() if declared_quantity(column) == "date"))
+                  tuple(str(name) for name, column in frame.items() if declared_quantity(column) == "date"),
+                  len(frame))
 
 
 def _rows(cells: int, names: list[str]) -> int:

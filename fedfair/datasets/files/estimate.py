@@ -18,6 +18,7 @@ from zipfile import BadZipFile, ZipFile
 import psutil
 
 from fedfair.datasets.files import survey_file, workbook
+from fedfair.datasets.files.row_file import JSON
 from fedfair.datasets.files.text_file import first_line, text_size
 
 _log = logging.getLogger(__name__)
@@ -180,7 +181,7 @@ _NAMES = {"text": "text", "parquet": "Parquet", "workbook": "a workbook, unpacke
           "survey": "a program for statistics"}
 _SUFFIXES: Mapping[str, str] = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"), **dict.fromkeys((".feather", ".arrow"), "arrow"),
-    **dict.fromkeys(workbook.SUFFIXES, "workbook"), **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
+    **dict.fromkeys(workbook.SUFFIXES, "workbook"), **dict.fromkeys(JSON, "json"),
     **dict.fromkeys(survey_file.SUFFIXES, "survey")}
 
 

@@ -211,6 +211,7 @@ def as_pandas(table: Any) -> Any:
     import pyarrow as pa
 
     table = table.to_arrow() if hasattr(table, "to_arrow") else table
+    table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
     table = of_arrow(table) if isinstance(table, pa.Table) else table
     frame = table.to_pandas() if hasattr(table, "to_pandas") else table
     if not isinstance(frame, pd.DataFrame):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from fedfair.datasets.columns.cell import refuse_absent, spelled
+from fedfair.datasets.columns.cell import refuse_absent, repeated, spelled
 
 _SEPARATORS = ",;\t| "
 _SAYS_SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
@@ -41,10 +41,10 @@ def plain_rows(lines: Iterable[str], needed: list[str], file: str) -> tuple[list
     quote = "'" if first.strip().startswith("'") and '"' not in first else '"'
     separator = said or _separator(first, quote, needed)
     names = _names(first, separator, quote)
-    for name in names:
-        if name and names.count(name) > 1:
-            raise ValueError(f"{file} names column {name!r} more than once: give each column a name of its own, or "
-                             "remove the repeated one")
+    twice = repeated(filter(None, names))
+    if twice is not None:
+        raise ValueError(f"{file} names column {twice!r} more than once: give each column a name of its own, or remove "
+                         "the repeated one")
     refuse_absent(names, needed)
     rows = []
     try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from fedfair.datasets.columns.cell import repeated
 from fedfair.plugins.lazy import library
 
 if TYPE_CHECKING:
@@ -94,8 +95,7 @@ class Query:
         from fedfair.datasets.files.chunks import is_plain  # here, with pandas, which other data do without
 
         with self._refused(), self._batches() as reader:
-            names = reader.schema.names
-            twice = next((name for name in names if names.count(name) > 1), None)
+            twice = repeated(reader.schema.names)
             if twice is not None:
                 raise ValueError(f"the query names column {twice!r} more than once: give each column a name by as")
             schema = pa.schema([(field.name, _declared(field)) for field in reader.schema])

@@ -16,7 +16,7 @@ import codecs
 import csv
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from itertools import islice
 from pathlib import Path
@@ -32,6 +32,9 @@ from fedfair.datasets.files.text_file import Lines, text_by_line
 
 _BROKEN = re.compile("[\\0\\r\\n\\ufffd\\udc80-\\udcff]")
 """What stands for bytes that are no text, or ends a line elsewhere."""
+
+JSON = (".json", ".jsonl", ".ndjson")
+"""How names of files of JSON end."""
 
 _BROKEN_IN_JSON = re.compile("[\ufffd\ud800-\udfff]")
 """What stands for bytes that are no text, or is half of a sign."""
@@ -211,15 +214,37 @@ def read_json_table(path: Path) -> pd.DataFrame:
         OSError: If it cannot be read.
         ValueError: If its list is no JSON.
     """
+    return pd.DataFrame([*map(_single_values, _records(path))], dtype=object)
+
+
+def refuse_nested(path: Path, needed: Collection[str]) -> None:
+    """Raise `ValueError` for new rows of which a cell that a model needs is a list, or a record of its own.
+
+    In the table that trained the model it was an empty cell; a new row would be decided by that in silence.
+
+    Args:
+        path: File; one that is no JSON has no such cells.
+        needed: Names of the columns that the model needs.
+    """
+    if path.suffix.lower() not in JSON:
+        return
+    for number, record in enumerate(_records(path), 1):
+        for name, value in record.items() if isinstance(record, dict) else ():
+            if isinstance(value, list | dict) and spelled(name) in needed:
+                raise ValueError(f"column {spelled(name)!r} has {'a list' if isinstance(value, list) else 'a record'} "
+                                 f"in row {number} of {path}, where the model needs one value: write that, or null")
+
+
+def _records(path: Path) -> Iterable[Any]:
+    """Return what a file's list holds, or its lines."""
     content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     if content.lstrip()[:1] == b"[" and content.rstrip()[-1:] == b"]":
         try:
-            records = _parsed(content)
+            found: Iterable[Any] = _parsed(content)
         except RecursionError:
             raise ValueError("it is nested too deep") from None
-    else:
-        records = map(_of_line, content.removesuffix(b"\n").split(b"\n") if content.strip() else ())
-    return pd.DataFrame([*map(_single_values, records)], dtype=object)
+        return found
+    return map(_of_line, content.removesuffix(b"\n").split(b"\n") if content.strip() else ())
 
 
 def _parsed(text: bytes) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode
-from collections import Counter
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -17,11 +16,11 @@ from zipfile import BadZipFile
 import pandas as pd
 from pandas.api.types import is_integer_dtype
 
-from fedfair.datasets.columns.cell import spelled
+from fedfair.datasets.columns.cell import repeated, spelled
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.files import workbook
 from fedfair.datasets.files.csv_file import read_csv
-from fedfair.datasets.files.row_file import read_json_table
+from fedfair.datasets.files.row_file import JSON, read_json_table
 from fedfair.datasets.files.survey_file import SUFFIXES, read_survey
 
 _AS_ASKED = Asked()
@@ -195,7 +194,7 @@ def _json(path: Path, asked: Asked) -> pd.DataFrame:
 
 _READERS: dict[str, Callable[[Path, Asked], pd.DataFrame]] = {
     ".parquet": _parquet, ".pq": _parquet, ".feather": _feather, ".arrow": _feather,
-    **dict.fromkeys(workbook.SUFFIXES, workbook.read_workbook), ".json": _json, ".jsonl": _json, ".ndjson": _json}
+    **dict.fromkeys(workbook.SUFFIXES, workbook.read_workbook), **dict.fromkeys(JSON, _json)}
 
 _OTHERS = {".xls": "an old workbook", ".ods": "a workbook of OpenDocument",
            ".sas7bcat": "a catalogue of SAS for another file", ".rds": "a file of R", ".rdata": "a file of R",
@@ -227,9 +226,9 @@ def plain_names(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     """
     frame = frame.reset_index(drop=frame.index.names == [None])
     names = [spelled(str(name)) for name in frame.columns]
-    for name, times in Counter(names).items():
-        if times > 1:
-            raise ValueError(f"{path} names column {name!r} more than once: give each column a name of its own")
+    twice = repeated(names)
+    if twice is not None:
+        raise ValueError(f"{path} names column {twice!r} more than once: give each column a name of its own")
     return frame.set_axis(names, axis=1)
 
 

@@ -72,7 +72,9 @@ class Lines(NamedTuple):
     What ends a line is what ends the first one. A sign that ends lines in other files is part of a line here, and
     bytes that are no text are the sign U+FFFD, so that no line decides where another one begins or how it is read. In
     an encoding of words of two or four bytes a line begins behind the end of the one before, wherever that stands: a
-    byte too many makes one line unreadable, not all below it.
+    byte too many makes one line unreadable, not all below it. So U+0A05 U+4E00 ends a line in UTF-16 with the low byte
+    first, 05 0A 00 4E: these four bytes are also a line of an odd number of bytes, its end, and the next line's first
+    byte, and what is right for one reading lets a record swallow the next in the other.
 
     Args:
         path: File.

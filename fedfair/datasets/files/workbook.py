@@ -7,7 +7,8 @@ refused for them is refused before a record is looked at, whatever the records h
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from fedfair.datasets.columns.convention import Asked
 SUFFIXES = (".xlsx", ".xlsm")
 _END_OF_CELLS = b"</sheetData>"
 _MERGED = re.compile(rb"<(?:\w+:)?mergeCell\s[^>]*ref=\"([A-Z]+)(\d+):([A-Z]+)(\d+)\"")
+_COMPUTED = re.compile(rb"<(?:\w+:)?f[\s/>]|\st=\"e\"")
+_MARK = 64  # bytes, more than what it finds has
 _PORTION = 2**20  # bytes that are looked through at a time
 _NAMED = 5  # columns, or fewer, are named
 
@@ -68,6 +71,52 @@ def refuse_header_row(path: Path, asked: Asked) -> None:
     if asked.header_row is not None and path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"header_row is {asked.header_row}, but {path} is no workbook: remove what stands above the "
                          "names of the columns, and leave header_row out")
+
+
+def refuse_uncomputed(path: Path, needed: Collection[str]) -> None:
+    """Raise `ValueError` for new rows of which a cell that a model needs is a formula without a value, or an error.
+
+    A program that writes formulas does not compute them. In the table that trained the model such a cell was missing; a
+    new row would be decided by that in silence. #N/A says that a value is not available, and is missing.
+
+    Args:
+        path: File; one that is no workbook has no such cells.
+        needed: Names of the columns that the model needs.
+    """
+    if path.suffix.lower() not in SUFFIXES or not _has_formulas(path):
+        return
+    import openpyxl
+
+    written, computed = (openpyxl.load_workbook(path, read_only=True, data_only=only) for only in (False, True))
+    with closing(written), closing(computed):
+        for sheet in written.worksheets:
+            named: dict[int, str] = {}
+            rows = zip(sheet.iter_rows(), computed[sheet.title].iter_rows(), strict=False)
+            for own, value in chain.from_iterable(zip(*row, strict=False) for row in rows):
+                if isinstance(value.value, str) and spelled(value.value) in needed:
+                    named[own.column] = spelled(value.value)
+                elif own.value is not None and own.column in named and _is_uncomputed(own, value):
+                    raise ValueError(f"column {named[own.column]!r} of {path} has {value.value or 'no value'} in cell "
+                                     f"{own.coordinate}, of a formula that is not computed: open the file in a "
+                                     "spreadsheet program and save it, mend the formula, or empty the cell")
+
+
+def _has_formulas(path: Path) -> bool:
+    """Return whether a cell of a workbook is a formula or an error, by its bytes, which takes less time."""
+    with ZipFile(path) as book:
+        for part in filter(re.compile(r"xl/.*\.xml").fullmatch, book.namelist()):
+            with book.open(part) as file:
+                before = b""
+                while portion := file.read(_PORTION):
+                    if _COMPUTED.search(before + portion):
+                        return True
+                    before = portion[-_MARK:]
+    return False
+
+
+def _is_uncomputed(own: Any, value: Any) -> bool:
+    """Return whether a cell is a formula without a value, or an error but for a value that is not available."""
+    return bool(own.data_type == "f" and value.value is None) or (value.data_type == "e" and value.value != "#N/A")
 
 
 def _refuse_title(values: Sequence[Any], path: Path, row: int) -> None:

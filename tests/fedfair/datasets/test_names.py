@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfair.datasets.names import from_spreadsheet_cell, spreadsheet_cell, visible
+from fedfair.datasets.columns.cell import from_spreadsheet_cell, spreadsheet_cell
+from fedfair.datasets.names import visible
 
 
 @pytest.mark.parametrize(("name", "shown"), [

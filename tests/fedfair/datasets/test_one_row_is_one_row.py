@@ -88,6 +88,17 @@ def test_what_is_no_text_in_an_encoding_changes_no_other_line(encoding: str, byt
     same_rows(rows_of(tmp_path / "a.csv", asked), rows_of(tmp_path / "b.csv", asked), 2)
 
 
+@pytest.mark.parametrize(("encoding", "cell"), [("utf-16-le", "\u0a05\u4e00"), ("utf-16-be", "\u4e00\u0a05"),
+                                                ("utf-32-le", "\u0a05\u4e00"), ("utf-32-be", "\u4e00\u0a05")])
+def test_signs_whose_bytes_are_an_end_of_lines_make_two_empty_rows_and_change_no_other(encoding: str, cell: str,
+                                                                                       tmp_path: Path) -> None:
+    """The same bytes are a line with a byte too many, and its end: no reader is right for both."""
+    lines = ["n,c,y\n", "1,a,yes\n", f"2,{cell},yes\n", "3,b,yes\n"]
+    (tmp_path / "own.csv").write_bytes("".join(lines).encode(encoding))
+    (frame,) = chunks_of(tmp_path / "own.csv", Asked(encoding=encoding)).frames()
+    assert frame.to_numpy().tolist() == [["1", "a", "yes"], ["", "", ""], ["", "", ""], ["3", "b", "yes"]]
+
+
 def changed(draw: st.DrawFn, cells: list[Any]) -> tuple[list[Any], list[Any], int]:
     """Draw a column of few kinds of cells, and one that differs in one row."""
     few = draw(st.lists(st.sampled_from(cells), min_size=1, max_size=3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +235,20 @@ def test_the_command_says_what_it_tried(people: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "not refuted" in " ".join(done.output.split())
     assert '"findings": []' in out.read_text()
+
+
+@pytest.mark.usefixtures("few")
+def test_the_command_says_how_far_it_is_beside_what_it_prints(people: Path) -> None:
+    """A replay runs some hundred times, and a table of a million rows takes a minute each."""
+    done = CliRunner().invoke(app, ["audit", "--replay", str(people), "--label", "hired", "--group", "sex"])
+    assert re.fullmatch(r"A fit on neighbours of the table: 100 %, done in \d+ s\n", done.stderr)
+    assert "100 %" not in done.stdout
+
+
+@pytest.mark.usefixtures("few")
+def test_a_replay_tells_how_many_tables_it_ran_on(people: Path) -> None:
+    told: list[tuple[int, int]] = []
+    made = replay(fit_of(Wanted(people, "hired", "sex")), people, "hired", "sex",
+                  progress=lambda done, of: told.append((done, of)))
+    tables = 1 + made.neighbours + made.others
+    assert told == [(done, tables) for done in range(1, tables + 1)]

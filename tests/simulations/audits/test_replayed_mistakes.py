@@ -80,7 +80,7 @@ def in_two_goes(table: Path, folder: Path) -> Left:
 
 
 PROGRAMS: dict[str, Callable[[Path], Program]] = {
-    "a_seed_after_all": lambda file: fit_of(Wanted(file, "hired", "sex")),
+    "a_seed_after_all": lambda file: fit_of(Wanted(file, "hired", "sex", settings={"ranges": {"years": [0, 30]}})),
     "a_seed_alone_as_the_key_of_the_noise": lambda file: two_settings,
     "a_ledger_that_starts_from_zero": lambda file: in_two_goes,
 }

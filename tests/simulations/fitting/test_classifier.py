@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import sklearn
 from sklearn.base import clone
@@ -109,3 +114,24 @@ def test_a_gap_renames_no_other_group(rows: pd.DataFrame) -> None:
         made = FairPrivateClassifier(epsilon=5.0, random_state=0, gap_among=[1, 2.0])
         made.fit(x, y, sensitive_features=given)
         assert made.fitted_.result.data.train.names == names
+
+
+DECLARED: dict[str, Callable[[list[int]], Any]] = {
+    "date": lambda days: pd.DataFrame({"x": pd.Timestamp("1950-01-01") + pd.to_timedelta(days, unit="D")}),
+    "duration": lambda days: pd.DataFrame({"x": pd.to_timedelta(days, unit="D")}),
+    "date of Arrow": lambda days: pa.table({"x": pa.array(days, pa.int32()).cast(pa.date32())}),
+    "date of a batch": lambda days: pa.record_batch({"x": pa.array(days, pa.int32()).cast(pa.date32())}),
+    "time of Arrow": lambda days: pa.table({"x": pa.array(days, pa.int32()).cast(pa.time32("s"))}),
+    "date of polars": lambda days: pl.DataFrame({"x": days}).select(pl.col("x").cast(pl.Int32).cast(pl.Date)),
+    "decimal of Arrow": lambda days: pa.table({"x": pa.array([Decimal(day) / 4 for day in days], pa.decimal128(9, 2))}),
+    "decimal of polars": lambda days: pl.DataFrame({"x": [Decimal(day) / 4 for day in days]})}
+
+
+@pytest.mark.parametrize("kind", DECLARED)
+def test_what_a_type_declares_to_be_a_quantity_is_one_and_no_category_a_day(kind: str) -> None:
+    draws = np.random.default_rng(0)
+    days = draws.integers(0, 9000, 1500)
+    x, y = DECLARED[kind](days.tolist()), days + draws.normal(0, 500, 1500) > 4500
+    made = FairPrivateClassifier(epsilon=20.0, random_state=0).fit(x, y)
+    assert made.score(x, y) > 0.9
+    assert all(feature.category is None for feature in made.fitted_.result.data.train.encoding.features)

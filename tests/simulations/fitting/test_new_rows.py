@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import openpyxl
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -117,6 +118,18 @@ def test_writings_of_one_row_get_one_decision(fitted: Path, tmp_path: Path, rows
 
 
 GOOD = ["40", "2", "True", "Oslo"]
+
+
+@pytest.mark.parametrize(("cell", "plain"), [(pd.NA, None), (pd.NaT, None), (np.bool_(True), True), (np.int8(1), 1),
+                                             (np.array([1, 2]), "[1 2]")])
+def test_values_of_pandas_and_numpy_are_read_by_the_program_as_by_predict(fitted: Path, cell: Any, plain: Any) -> None:
+    read = runpy.run_path(str(fitted / "predict.py"))["read"]
+    row = dict(zip(_LEARNED, [40, 2, True, "Oslo"], strict=True))
+    for name in _LEARNED:
+        (meant,), said = read([{**row, name: cell}], "missing")
+        (expected,), as_said = read([{**row, name: plain}], "missing")
+        assert meant == pytest.approx(expected, nan_ok=True)
+        assert said == as_said
 
 
 @pytest.mark.parametrize(("names", "row", "message"), [
@@ -239,6 +252,40 @@ def test_a_number_without_its_unit_is_refused_where_a_quantity_stands(moments: P
         predict(moments, typed)
     assert by_all(moments, written(tmp_path, [[*MOMENTS], [row[column] for column in MOMENTS]]),
                   "--unreadable", "missing")[0] == 0
+
+
+@pytest.mark.parametrize(("cell", "kind"), [([40], "a list"), ({"$numberInt": "40"}, "a record"), ([], "a list")])
+@pytest.mark.parametrize("name", ["age", "city"])
+def test_a_cell_of_json_that_is_no_single_value_is_refused(fitted: Path, tmp_path: Path, name: str, cell: Any,
+                                                           kind: str) -> None:
+    """As databases write numbers; where it trained a model it is an empty cell, as any other column's may be here."""
+    row = dict(zip(_LEARNED, [40, 2, True, "Oslo"], strict=True))
+    rows = [{**row, "note": cell}, {**row, name: cell}]
+    for file, text in (("new.json", json.dumps(rows)), ("new.jsonl", "\n".join(map(json.dumps, rows)))):
+        (tmp_path / file).write_text(text)
+        code, _, said = by_command(fitted, tmp_path / file, "--unreadable", "missing")
+        assert code == 2
+        assert f"column '{name}' has {kind} in row 2 of {tmp_path / file}, where the model needs one value" in said
+    (tmp_path / "new.json").write_text(json.dumps(rows[:1]))
+    assert by_command(fitted, tmp_path / "new.json")[0] == 0
+
+
+@pytest.mark.parametrize(("cell", "shown"), [("=20+20", "no value"), ("#REF!", "#REF!"), ("#DIV/0!", "#DIV/0!")])
+def test_a_formula_that_is_not_computed_is_refused(fitted: Path, tmp_path: Path, cell: str, shown: str) -> None:
+    """A program that writes formulas into a workbook does not compute them."""
+    def decided(first: object, second: object, note: object = None) -> tuple[int, list[str], str]:
+        """Write a workbook with these values, and return what is decided."""
+        book = openpyxl.Workbook()
+        assert book.active is not None
+        for row in [[*_LEARNED, "note"], [first, 2, True, "Oslo", note], [second, 2, True, "Oslo", note]]:
+            book.active.append(row)
+        book.save(tmp_path / "new.xlsx")
+        return by_command(fitted, tmp_path / "new.xlsx", "--unreadable", "missing")
+
+    code, _, said = decided(40, cell)
+    assert code == 2
+    assert f"column 'age' of {tmp_path / 'new.xlsx'} has {shown} in cell A3" in said
+    assert decided(40, 40, note=cell)[0] == decided(40, "#N/A")[0] == 0
 
 
 def test_new_rows_in_a_large_file_are_announced_before_they_are_read(fitted: Path, tmp_path: Path) -> None:

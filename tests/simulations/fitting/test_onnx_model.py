@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import runpy
 import string
@@ -19,8 +20,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from simulations.cli import app
+from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.onnx_model import onnx_model
+from simulations.fitting.save import save
 from simulations.fitting.standalone_program import tables
 from simulations.results.classifier import TrainedClassifier
 from tests.simulations.fitting.conftest import people
@@ -97,6 +100,32 @@ def test_the_program_needs_no_package(folder: Path, session: onnxruntime.Inferen
 def test_a_column_called_as_an_output_keeps_its_name(session: onnxruntime.InferenceSession) -> None:
     assert "label" in {each.name for each in session.get_inputs()}
     assert [each.name for each in session.get_outputs()] == ["label_", "probabilities"]
+
+
+def test_a_column_called_as_a_value_inside_the_model_keeps_its_name_and_decides(tmp_path: Path) -> None:
+    rows = people().rename(columns={"income": "fedfair:0", "town": "fedfair:_constant 0"})
+    made = fit(Wanted(rows, "outcome", "sex", 5.0, settings={"ranges": {"fedfair:0": (0, 8000)}}))
+    save(made, tmp_path / "fit")
+    story = Story.read(tmp_path / "fit")
+    session = onnxruntime.InferenceSession(onnx_model(story))
+    written = rows.assign(label=rows["label"].fillna(""), **{"fedfair:_constant 0": rows.iloc[:, 2].fillna("")})
+    decided = [story.description.labels[place] for place in TrainedClassifier.load(tmp_path / "fit").predict(rows)]
+    assert by_onnx(session, written)[0] == decided
+    assert len({*decided}) == 2
+
+
+def test_a_class_that_a_spreadsheet_takes_for_a_formula_is_printed_alike(tmp_path: Path) -> None:
+    rows = people(1500).assign(outcome=lambda frame: frame["outcome"].map({"yes": "=d", "no": "-no"}))
+    save(fit(Wanted(rows, "outcome", "sex", 5.0, settings={"ranges": {"income": (0, 8000)}})), tmp_path / "fit")
+    rows.drop(columns="outcome").head(50).to_csv(tmp_path / "rows.csv", index=False)
+    command = CliRunner().invoke(app, ["predict", str(tmp_path / "fit"), str(tmp_path / "rows.csv")])
+    program = subprocess.run([sys.executable, tmp_path / "fit" / "predict.py", tmp_path / "rows.csv"], check=True,
+                             capture_output=True, encoding="utf-8")
+    printed = [pd.read_csv(io.StringIO(text), dtype=str)["predicted"].tolist() for text in (command.stdout,
+                                                                                            program.stdout)]
+    assert printed[0] == printed[1]
+    assert {*printed[0]} == {"'=d", "'-no"}
+    assert runpy.run_path(str(tmp_path / "fit" / "predict.py"))["MODEL"]["classes"] == ["-no", "=d"]
 
 
 def test_the_command_writes_both(folder: Path, tmp_path: Path) -> None:
