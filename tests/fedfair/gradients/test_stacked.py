@@ -41,7 +41,7 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 @few
-@example([0, 4, 1], 1, "tanh", bias=False, dtype=torch.float32, seed=66)  # of one number a row
+@example(sizes=[0, 4, 1], width=1, activation="tanh", bias=False, dtype=torch.float32, seed=66)  # a number a row
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=4), small, st.sampled_from(list(ACTIVATIONS)), st.booleans(),
        st.sampled_from([torch.float32, torch.float64]), seeds)
 def test_each_model_has_the_norms_losses_and_sums_that_it_has_alone_and_the_bits_of_a_stack_of_one(
