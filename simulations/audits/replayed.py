@@ -1,4 +1,4 @@
-"""What an audit by replay runs: a fit, a run of any strategy, and a fit over nodes that each keep their file."""
+"""What an audit by replay runs: a fit, a run of any strategy, a fit over nodes, or one's own program."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from fedfair.accounting import Event, Ledger, Release, epsilon
 from fedfair.accounting.events import LEFT_OUT
 from fedfair.mechanisms.noise import Trust
 from fedfair.node.node import ClientError
+from fedfair.plugins.user_files import defined_in
 from fedfair.protocol.messages import unpacked
 from simulations.audits.replay import Left, Program
 from simulations.audits.tape import Moved
@@ -35,6 +36,35 @@ _EXACT = ("held-out", "training")
 _SEAL = "own_tables_sealed"  # in environment.json: of a random salt, by a key that stays on the machine
 _OF_ONE_REQUEST = ("exchange", "keys", "shares", "masked", "unmasking")
 """Records of a reply with a request's own number, and those of secure sums, which masks make random."""
+
+
+def program_of(file: Path) -> Program:
+    """Return the function `program` of a person's own file, such as one that runs an existing app.
+
+    Args:
+        file: Python file. The function gets the paths of a table and of a folder to write, and returns a `Left`.
+
+    Raises:
+        ValueError: If the file has no such function, or the function returns something else.
+
+    Examples:
+        >>> _ = Path("own.py").write_text("def program(table, folder): ...")
+        >>> _ = program_of(Path("own.py"))
+    """
+    found = defined_in(file).get("program")
+    if not callable(found):
+        raise ValueError(f"{file} defines no function 'program': let it define program(table, folder), which reads the "
+                         "table, writes what leaves into the folder, and returns a simulations.audits.replay.Left")
+
+    def leave(table: Path, folder: Path) -> Left:
+        """Run the person's function."""
+        left = found(table, folder)
+        if not isinstance(left, Left):
+            raise ValueError(f"program in {file} returned {type(left).__name__}: let it return a "
+                             "simulations.audits.replay.Left, with the epsilon that is claimed")
+        return left
+
+    return leave
 
 
 class Unreadable(ValueError):

@@ -42,6 +42,8 @@ def audit(
     None,
     node: Annotated[list[Path], typer.Option(help="With replay: file of another node, for a fit over nodes. Can be "
                                                   "repeated.")] = [],  # noqa: B006 - Typer copies it
+    program: Annotated[Path | None, typer.Option(help="With replay: Python file whose function program(table, folder) "
+                                                 "runs what is audited, such as an existing Flower app.")] = None,
     label: Label = "",
     group: Group = "",
     engine: EngineName = "local",
@@ -60,7 +62,7 @@ def audit(
             raise ValueError("a picture shows what attacks find by group: take the attack canaries or membership, and "
                              "no replay")
     if replay is not None:
-        _audit_by_replay(replay, label or "", group or "", strategy, node, epsilon, pairs(set_), out)
+        _audit_by_replay(replay, label or "", group or "", strategy, node, program, epsilon, pairs(set_), out)
         return
     from simulations.audits.audit_table import audit_table, audits, by_group
     from simulations.drawing.table import terminal
@@ -84,22 +86,26 @@ def audit(
 
 
 def _audit_by_replay(file: Path, label: str, group: str, strategy: str | None, nodes: list[Path],
-                     epsilon: float | None, settings: dict[str, Any], out: Path | None) -> None:
+                     own: Path | None, epsilon: float | None, settings: dict[str, Any], out: Path | None) -> None:
     """Audit by replay, and print the findings; exit code 1 if more than its releases tells of a row."""
     from simulations.audits.replay import replay
-    from simulations.audits.replayed import fit_of, nodes_of, run_of
+    from simulations.audits.replayed import fit_of, nodes_of, program_of, run_of
     from simulations.drawing.table import terminal
     from simulations.fitting.fit import Wanted
 
     if out is not None:
         refuse_as_file(out)
     spent = 1.0 if epsilon is None else epsilon
-    if nodes:
+    if own is not None:
+        if strategy is not None or nodes or epsilon is not None or settings:
+            raise ValueError(f"{own} says by itself what runs: leave --strategy, --node, --epsilon and --set out")
+        program, name = program_of(own), f"The program in {own.name}"
+    elif nodes:
         program = nodes_of(Wanted(None, "", "", spent, settings=settings), nodes)
         name = f"A fit on {len(nodes) + 1} nodes"
     elif strategy is not None:
-        own = {"target_epsilon": spent, "label": label, "group": group, "strategy": strategy, **settings}
-        program, name = run_of(own), f"A run of {strategy}"
+        asked = {"target_epsilon": spent, "label": label, "group": group, "strategy": strategy, **settings}
+        program, name = run_of(asked), f"A run of {strategy}"
     else:
         program, name = fit_of(Wanted(file, label, group, spent, settings=settings)), "A fit"
     with showing_runs("replaying: runs on the table itself, and then on its neighbours") as on_round:

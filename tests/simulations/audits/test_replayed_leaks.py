@@ -22,6 +22,7 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
+from typer.testing import CliRunner
 
 from fedfair.accounting import Release, epsilon
 from fedfair.datasets import GroupedDataset
@@ -35,6 +36,7 @@ from simulations.audits import neighbour_files
 from simulations.audits.replay import Left, ReplayAudit, replay
 from simulations.audits.replayed import fit_of, run_of
 from simulations.audits.tape import Moved
+from simulations.cli import app
 from simulations.engines.local import LocalGrid
 from simulations.fitting import fit as fitting
 from simulations.fitting.classifier import FairPrivateClassifier
@@ -247,9 +249,9 @@ def of_app(other: Path, grid: type[LocalGrid], table: Path, folder: Path) -> Lef
         "city": ["Bonn", "Kiel", "other"]}, missing="drop", decimal=".", split=(1.0, 0.0, 0.0)).data().train
         for each in (table, other)]
     sent: dict[str, str] = {}
-    app = ClientApp()
+    client = ClientApp()
 
-    @app.train()
+    @client.train()
     def handler(message: Message, context: Context) -> Message:
         """Train privately on a client's records."""
         place = int(context.node_config["partition-id"])
@@ -268,7 +270,7 @@ def of_app(other: Path, grid: type[LocalGrid], table: Path, folder: Path) -> Lef
     first = torch.nn.Linear(clients[0].x.shape[1], 2)
     for parameter in first.parameters():
         torch.nn.init.zeros_(parameter)
-    result = strategy.start(grid(app, 2), ArrayRecord(first.state_dict()), num_rounds=6)
+    result = strategy.start(grid(client, 2), ArrayRecord(first.state_dict()), num_rounds=6)
     folder.mkdir()
     (folder / "model.txt").write_text(str(result.arrays.to_torch_state_dict()))
     ledger = strategy.ledger
@@ -291,6 +293,35 @@ def audited_app(tmp_path: Path, grid: type[LocalGrid] = LocalGrid) -> set[str]:
 @pytest.mark.parametrize("grid", [LocalGrid, Restarted])
 def test_nothing_but_the_releases_of_an_existing_app_tells_of_a_row(grid: type[LocalGrid], tmp_path: Path) -> None:
     assert audited_app(tmp_path, grid) == set()
+
+
+def test_the_command_replays_an_existing_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("people.csv", "other.csv"):
+        people(tmp_path / name)
+    (tmp_path / "app.py").write_text(
+        "from pathlib import Path\nfrom simulations.engines.local import LocalGrid\n"
+        f"from {of_app.__module__} import of_app\n\n"
+        "def program(table, folder):\n    return of_app(Path('other.csv'), LocalGrid, table, folder)\n")
+    asked = ["audit", "--replay", "people.csv", "--label", "hired", "--group", "sex", "--program", "app.py"]
+    done = CliRunner().invoke(app, asked)
+    assert (done.exit_code, "not refuted" in " ".join(done.output.split())) == (0, True)
+    monkeypatch.setattr(Flat, "coefficients", lambda self, norms, groups: torch.full_like(norms, 9.0))
+    assert CliRunner().invoke(app, asked).exit_code == 1
+
+
+@pytest.mark.parametrize(("written", "more", "said"), [
+    ("other = 1", [], "defines no function 'program'"), ("def program(*paths):\n    pass", [], "returned NoneType"),
+    ("", ["--strategy", "dpsgd"], "says by itself what runs")])
+def test_a_program_that_is_none_is_refused(written: str, more: list[str], said: str, tmp_path: Path,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    people(tmp_path / "people.csv")
+    (tmp_path / "app.py").write_text(written)
+    done = CliRunner().invoke(app, [
+        "audit", "--replay", "people.csv", "--label", "hired", "--group", "sex", "--program", "app.py", *more])
+    assert done.exit_code != 0
+    assert said in " ".join((done.stderr or str(done.exception)).split())
 
 
 def test_a_node_that_is_charged_as_another_when_it_is_started_again_is_found(tmp_path: Path,
