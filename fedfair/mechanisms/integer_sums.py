@@ -36,7 +36,8 @@ from torch import Tensor
 
 from fedfair.gradients.layer_gradients import Gradients, shaped
 from fedfair.mechanisms.discrete_gaussian import SCALE, discrete_gaussian
-from fedfair.mechanisms.noise import MARGIN, MOST_STEPS, grid_step, releases, to_steps
+from fedfair.mechanisms.marks import releases
+from fedfair.mechanisms.noise import MARGIN, MOST_STEPS, grid_step, to_steps
 from fedfair.mechanisms.randomness import Source
 
 _DEVIATIONS = 64  # of the noise, for which there is room

@@ -19,6 +19,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedfair.mechanisms.marks import samples
+
 _ODD = 0x9E3779B1  # any odd number permutes the 32-bit integers by multiplication
 _STATE = torch.Generator().manual_seed(0).get_state().numpy()  # as bytes: a header, 624 words of 64 bits, other fields
 _WORDS = slice(24, 24 + 8 * 624)  # of the Mersenne twister, each a number of 32 bits
@@ -148,6 +150,7 @@ def normal(source: Source, count: int, dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]).to(dtype)
 
 
+@samples
 def poisson(noise_key: int | str | None, step: int, records: Tensor, rates: float | Tensor) -> Tensor:
     """Draw the batch of one step: positions within `records`, `[batch]`, in ascending order, possibly empty.
 

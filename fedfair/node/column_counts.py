@@ -19,7 +19,8 @@ from fedfair.datasets import GroupedDataset
 from fedfair.datasets.features.cells import category_counts
 from fedfair.mechanisms import histograms
 from fedfair.mechanisms import noise as noises
-from fedfair.mechanisms.noise import NoiseName, releases
+from fedfair.mechanisms.marks import releases
+from fedfair.mechanisms.noise import NoiseName
 from fedfair.mechanisms.randomness import Source, source
 from fedfair.node.node import Node
 from fedfair.protocol.exchange import Request, exchange

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from fedfair.accounting.figures import up
 from fedfair.datasets.files.in_memory import files_of_this_process
-from fedfair.mechanisms.noise import attached
+from fedfair.mechanisms.marks import attached
 from simulations.audits.neighbour_files import Neighbour, neighbours
 from simulations.audits.tape import Moved, Tape, doubts, made
 from simulations.drawing.table import Table
@@ -41,6 +41,7 @@ class Left(NamedTuple):
         lines: Anything else that it let others see, by where: messages.
         spent: Epsilon of its ledger.
         listed: Number of releases that its ledger lists; None where it lists what they cost together.
+        sampled: Number of rounds whose batches its ledger takes for Poisson's.
         fresh: Whether it says that nobody can know its noise, so that it has to be another each time.
         refusals: Errors of which the owner of a table alone hears, as that a value cannot be read; tables that raise
             one before anything was released are no neighbours.
@@ -53,6 +54,7 @@ class Left(NamedTuple):
     lines: Mapping[str, str] = {}
     spent: float = 0.0
     listed: int | None = None
+    sampled: int = 0
     fresh: bool = False
     refusals: tuple[type[Exception], ...] = ()
     logs: bool = True
@@ -130,8 +132,8 @@ def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, 
            progress: Progress = lambda *_: None) -> ReplayAudit:
     r"""Audit a program that reads a file of text, Parquet, JSON or a workbook by replay.
 
-    Its noise has to go through `fedfair.mechanisms.noise.releases`, and all else has to be the same when it runs again:
-    batches that are drawn have to follow from a seed.
+    Its noise has to go through functions that are marked (`fedfair.mechanisms.marks`), and all else has to be the same
+    when it runs again: batches that are drawn have to follow from a seed.
 
     Args:
         program: The program; see `simulations.audits.replayed` for those of fedfair.
@@ -191,6 +193,8 @@ def _of_the_table(program: Program, table: Neighbour, tape: Tape, claim: Left) -
     number = made(tape.releases)
     if claim.listed not in (None, number):
         yield Finding(table.name, "ledger", f"lists {claim.listed} releases of {number}", "")
+    if claim.sampled > tape.batches:
+        yield Finding(table.name, "ledger", f"takes {claim.sampled} batches for sampled, {tape.batches} are", "")
     if claim.spent > claim.claimed * (1 + _ROUNDING):
         yield Finding(table.name, "ledger", f"spends epsilon {claim.spent:.4g} of {claim.claimed:g}", "")
 
@@ -210,7 +214,7 @@ def _all_that_leaves(program: Program, table: Neighbour, tape: Tape) -> tuple[di
     root.addHandler(log)
     left: Left | Exception
     try:
-        with attached(tape), tempfile.TemporaryDirectory() as folder:
+        with attached(tape, tape.draw), tempfile.TemporaryDirectory() as folder:
             left = program(table.path, Path(folder) / "out")
             for file in sorted((Path(folder) / "out").iterdir()):
                 lines |= {f"{file.name}:{number}": line for number, line in enumerate(_text(file), 1)}

@@ -128,8 +128,8 @@ def run_of(settings: dict[str, Any]) -> Program:
                  for name, size in zip(data.names, data.group_sizes(), strict=True)}
         spent = result.ledger.epsilon()
         return Left(min(spent, result.experiment.target_epsilon or spent), lambda moved: _cost(moved, result.ledger),
-                    sizes, spent=spent, listed=_listed(result.ledger), fresh=_is_secret(result.ledger),
-                    refusals=(Unreadable,))
+                    sizes, spent=spent, listed=_listed(result.ledger), sampled=_sampled_rounds(result.ledger),
+                    fresh=_is_secret(result.ledger), refusals=(Unreadable,))
 
     return leave
 
@@ -229,6 +229,11 @@ def _listed(ledger: Ledger) -> int | None:
     return ledger.events.total() * _each(ledger) + len(ledger.held_out)
 
 
+def _sampled_rounds(ledger: Ledger) -> int:
+    """Return how many rounds a ledger takes for sampled."""
+    return sum(times for event, times in ledger.events.items() if min(event.rates) < 1)
+
+
 def _cost(moved: Sequence[Moved], ledger: Ledger) -> float:
     """Return the epsilon of a run's releases: of the training part, or where that is more, in proportion, of others."""
     distances = [distance for _, distance in moved]
@@ -245,21 +250,29 @@ def _sampled(distances: Sequence[float], ledger: Ledger) -> float:
     """Return the epsilon of training if every record moved all rounds as far as the furthest of these.
 
     What a round releases together moves together, and the noise of clients adds up where nobody sees a share alone.
+    Where each client trains by itself, a record is in what one of them releases.
     """
     each = _each(ledger)
     furthest = max(math.hypot(*distances[place:place + each]) for place in range(0, len(distances), each))
     if ledger.trust is Trust.DISTRIBUTED:
         furthest /= math.sqrt(ledger.clients)
-    most = furthest * max(_charged(event).multiplier for event in ledger.events)
-    if most == 0:
+    if furthest == 0:
         return 0.0
+    clients = {event.client for event in ledger.events}
+    return max(epsilon(_moved_by(furthest, ledger, client), ledger.delta, ledger.accountant) for client in clients)
+
+
+def _moved_by(distance: float, ledger: Ledger, client: int | None) -> Counter[Release]:
+    """Return the releases of one client, or of all together, with a record that moves each so far."""
+    own = [(_charged(event), times) for event, times in ledger.events.items() if event.client == client]
+    most = distance * max(release.multiplier for release, _ in own)
     charged = Counter[Release]()
-    for event, times in ledger.events.items():
-        release = _charged(event)
+    for release, times in own:
         charged[Release(release.rate, release.multiplier / most)] += times
-    return epsilon(charged, ledger.delta, ledger.accountant)
+    return charged
 
 
 def _charged(event: Event) -> Release:
     """Return what an event charges to a record of the group that it charges most."""
-    return min((event.guaranteed(group) for group in range(len(event.rates))), key=lambda release: release.multiplier)
+    return min((event.guaranteed(group) for group in range(len(event.rates))),
+               key=lambda release: (release.multiplier, -release.rate))

@@ -11,18 +11,18 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedfair.mechanisms.noise import grid_step, to_steps
+from fedfair.mechanisms.noise import MARGIN, grid_step, to_steps
 
 _EXACT = ("values", "counts", "sums")
 """Names of what goes into a release, in the functions that are marked."""
-_MOST_DEVIATIONS = 8.0
-"""By how many deviations of its own a mean square of noise may be off, which chance does once in 10^15."""
-_CHANCE = 1e-12  # that independent noise of two releases is taken for the same
+_CHANCE = 1e-12
+"""That noise as it should be is taken for too large or too small, or noise of two releases for the same."""
 _LEAST_NUMBERS, _MOST_NUMBERS = 4, 32  # of a release, whose noise is compared
 
 
@@ -49,7 +49,8 @@ class Heard(NamedTuple):
         tensors = isinstance(self.out, Mapping) and all(isinstance(value, Tensor) for value in self.out.values())
         if not self.deviation or not tensors or self.out.keys() != self.exact.keys():
             return torch.zeros(0)  # such as names of categories, or shares that masks hide
-        return torch.cat([((self.out[name].double() - exact) / self.deviation).flatten().cpu()
+        unit = self.deviation * (1 + MARGIN * self.grid)
+        return torch.cat([((self.out[name].double() - exact) / unit).flatten().cpu()
                           for name, exact in self.exact.items()])
 
 
@@ -68,11 +69,13 @@ class Tape:
         releases: What was heard.
         before: Releases of another run, which are returned again in place of new ones; None to record.
         moved: Of each release, how far what went in is from what had gone in before.
+        batches: Number of batches that were drawn as the ledger assumes.
     """
 
     releases: list[Heard] = field(default_factory=list)
     before: list[Heard] | None = None
     moved: list[Moved] = field(default_factory=list)
+    batches: int = 0
 
     def __call__(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any]) -> Any:
         """Record a release, or return the one that was made in its place before."""
@@ -90,6 +93,11 @@ class Tape:
             self.moved.append(Moved(name, math.inf))
         self.releases.append(heard)
         return deepcopy(heard.out)  # the program may change what it gets
+
+    def draw(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any]) -> Any:
+        """Count a batch, and draw it: by a seed it is the same on every table."""
+        self.batches += 1
+        return compute()
 
 
 def _distance(one: Heard, other: Heard) -> float:
@@ -123,12 +131,11 @@ def doubts(releases: Sequence[Heard], again: Sequence[Heard] = ()) -> Iterator[t
         >>> [what for _, what in doubts([one])]
         ['is 12.5 times as large as stated']
     """
-    noise = torch.cat([*(heard.noise for heard in releases), torch.zeros(0)])
-    size = float(noise.square().mean().sqrt()) if len(noise) else 1.0
-    if abs(size**2 - 1) > _MOST_DEVIATIONS * math.sqrt(2 / max(len(noise), 1)):
-        yield "noise", f"is {size:.3g} times as large as stated"
     for place, heard in enumerate(releases, 1):
-        if heard.grid and len(heard.noise) and not _is_on_grid(heard):
+        noise = heard.noise
+        if len(noise) and not _is_as_stated(noise):
+            yield f"noise of release {place}", f"is {float(noise.square().mean().sqrt()):.3g} times as large as stated"
+        if heard.grid and len(noise) and not _is_on_grid(heard):
             yield f"noise of release {place}", "does not lie on the grid"
     every = [*releases, *again]
     first = [heard.noise[:_MOST_NUMBERS] for heard in every]
@@ -152,7 +159,16 @@ def made(releases: Sequence[Heard]) -> int:
 
 def _content(heard: Heard) -> tuple[str, ...]:
     """Return what went into a release, as what can be looked up."""
-    return (heard.name, *(f"{name}: {value.cpu().numpy().tobytes()!r}" for name, value in heard.exact.items()))
+    return (heard.name, *(f"{name}: {blake2b(value.cpu().numpy().tobytes()).hexdigest()}"
+                          for name, value in heard.exact.items()))
+
+
+def _is_as_stated(noise: Tensor) -> bool:
+    """Return whether the sum of squares of d numbers, `[d]`, is one that chance may give of a deviation of 1."""
+    from scipy.stats import chi2  # here, since it takes time to import
+
+    squares = float(noise.square().sum())
+    return bool(min(chi2.sf(squares, len(noise)), chi2.cdf(squares, len(noise))) > _CHANCE)
 
 
 def _is_on_grid(heard: Heard) -> bool:

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from fedfair.datasets.files.chunks import chunks_of
-from fedfair.mechanisms.noise import MOST_STEPS, attached, grid_step, most_records, to_steps
+from fedfair.mechanisms.marks import attached
+from fedfair.mechanisms.noise import MOST_STEPS, grid_step, most_records, to_steps
 from simulations.fitting import budget as budgets
 from simulations.fitting import fit as fitting
 from simulations.fitting.budget import Spending, default_delta, divided, refuse_large
