@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -212,12 +213,12 @@ class RecordSettings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _data_in_memory(cls, values: Any) -> Any:
-        """Write a table of pandas, polars, Arrow or Ray to a file, which every process of a run can read.
+        """Write a table in memory, whatever else but a path is given, to a file that every process of a run can read.
 
         So are the rows of a query, in whichever order: they are dealt by what they hold, not by their places.
         """
         table = values.get("csv") if isinstance(values, dict) else None
-        if isinstance(table, Query) or hasattr(table, "to_parquet") or hasattr(table, "to_pandas"):
+        if table is not None and not isinstance(table, str | PathLike):
             from fedfair.datasets.files.in_memory import (
                 written,  # here, with pandas, which other data do without
             )

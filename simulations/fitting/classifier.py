@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from fedfair.accounting import Ledger
 from fedfair.datasets.columns.tidy import declared_quantity
-from fedfair.datasets.files.in_memory import as_pandas
+from fedfair.datasets.files.in_memory import as_arrow, as_pandas, no_table
 from fedfair.datasets.names import value_name
 from fedfair.moments.heads import Constraint
 from simulations.fitting.fit import Wanted, fit
@@ -33,7 +33,8 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     One epsilon pays for everything: ranges and categories of columns, the training, the choice, and the figures of
     `card_`. The unit of privacy is one row. Numbers, dates, durations and categories are told apart by the types of
-    X's columns, which are public; so are the names of columns, classes and groups, and the number of rows.
+    X's columns, which are public; so are the names of columns, classes and groups, and the number of rows. A column of
+    the type object declares nothing: noisy counts of its cells, which epsilon pays for, tell what it holds.
 
     Args:
         epsilon: Epsilon that every row is kept within.
@@ -90,7 +91,8 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """Fit to a table.
 
         Args:
-            X: Rows: a DataFrame of pandas or polars, or an array of numbers `[n, features]`.
+            X: Rows: a DataFrame of pandas or polars, another table that `fedfair.datasets.files.in_memory.as_pandas`
+                takes, or an array of numbers `[n, features]`.
             y: Class of each row, `[n]`.
             sensitive_features: Group of each row, `[n]`, or several columns for their intersections; None for no
                 groups, and then there are no gaps.
@@ -100,6 +102,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         Raises:
             ValueError: If the rows cannot be used.
         """
+        X = as_arrow(X)
         frame, names = self._frame(X, reset=True)
         own = [_LABEL, *([] if self.attribute_in_model else [_GROUP]), *([] if sites is None else [_SITE])]
         taken = [name for name in own if name in names]
@@ -107,6 +110,8 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             raise ValueError(f"X has a column {taken[0]!r}, which is what fit calls one of its own: give it another "
                              "name")
         labels = column_or_1d(y, warn=True)
+        if len(labels) != len(frame):
+            raise ValueError(f"y has {len(labels):,} classes, but X has {len(frame):,} rows: give one for each row")
         if pd.isna(labels).any():
             raise ValueError(f"y has no class in row {int(pd.isna(labels).argmax()) + 1}: leave such rows out, since "
                              "nothing can be learned from them")
@@ -128,7 +133,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             table[_SITE] = _names("sites", sites, len(table))
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
         settings: dict[str, Any] = {
-            "numbers": numbers, "categorical": [name for name in names if name not in {*numbers, *quantities}],
+            "numbers": numbers, "categorical": _categories(frame, {*numbers, *quantities}),
             **({"quantities": quantities} if quantities else {}),
             "attribute_in_model": self.attribute_in_model,
             **({"randomness": "system"} if seed is None else {"randomness": "seeded", "seed": seed}),
@@ -186,7 +191,9 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def _frame(self, X: Any, reset: bool) -> tuple[pd.DataFrame, list[str]]:
         """Return rows as a DataFrame whose columns have texts for names; remember the names if `reset`."""
-        X = as_pandas(X)
+        given, X = X, as_pandas(X)
+        if isinstance(X, pd.Series) or (not isinstance(X, pd.DataFrame) and np.ndim(X) == 0):
+            raise no_table(given)
         if not isinstance(X, pd.DataFrame):
             values = validate_data(self, X, reset=reset, ensure_all_finite="allow-nan", dtype="numeric")
             names = [f"x{number}" for number in range(values.shape[1])]
@@ -205,13 +212,17 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
 
 def _declared_by_arrow(X: Any) -> tuple[list[str], list[str]]:
-    """Return the columns of exact decimals, and of times, of a table of Arrow or polars, untyped in pandas."""
+    """Return the columns of exact decimals, and of times, of a table of Arrow, untyped in pandas."""
     import pyarrow as pa
 
-    table = X.to_arrow() if hasattr(X, "to_arrow") else X
-    fields = table.schema if isinstance(table, pa.Table | pa.RecordBatch) else ()
+    fields = X.schema if isinstance(X, pa.Table) else ()
     return ([field.name for field in fields if pa.types.is_decimal(field.type)],
             [field.name for field in fields if pa.types.is_time(field.type)])
+
+
+def _categories(frame: pd.DataFrame, others: Collection[str]) -> list[str]:
+    """Return the columns that hold categories by their type: all but those of objects, which may be of any kind."""
+    return [str(name) for name, column in frame.items() if name not in others and column.dtype != object]
 
 
 def _names(what: str, given: ArrayLike, rows: int) -> list[str]:

@@ -21,7 +21,7 @@ from fedfair.datasets.features.bounded import image_features
 from fedfair.datasets.features.encoder import encode
 from fedfair.datasets.features.encoding import NO_TABLE, Encoding
 from fedfair.datasets.features.new_rows import Unreadable, columns_of, read_new
-from fedfair.datasets.files.in_memory import as_pandas
+from fedfair.datasets.files.in_memory import as_pandas, no_table
 from fedfair.datasets.grouped import Pixels
 from fedfair.datasets.names import visible
 from fedfair.datasets.table import group_names
@@ -37,7 +37,8 @@ _log = logging.getLogger(__name__)
 class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifier that predicts classes 0, 1, ... for the rows of a table, or for an array of prepared rows.
 
-    A `DataFrame`, or a table of polars or Arrow, has the columns of the training table. An array holds rows prepared
+    A `DataFrame`, or another table that `fedfair.datasets.files.in_memory.as_pandas` takes, has the columns of the
+    training table. An array holds rows prepared
     like those of `Result.data`, or pixels if its type is uint8. With a `threshold`, decisions depend on the record's
     group. `fit` changes nothing: the model is trained.
 
@@ -205,7 +206,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the model's logits `[n, classes]`."""
         like, (mean, deviation) = next(self.model.parameters()), self.pixels
         rows = torch.as_tensor(self.prepared(x) if isinstance(x, pd.DataFrame) and self.encoding.features
-                               else np.asarray(x), device=like.device)
+                               else _array(x, self.encoding), device=like.device)
         if not len(rows):  # not every model can be given none
             return like.detach().new_zeros(0, len(self.labels)).cpu()
         if rows.dtype == torch.uint8:
@@ -213,6 +214,24 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     Pixels(mean, deviation, like.dtype).scaled(rows))
         with torch.no_grad():
             return self.model(rows.to(like.dtype) if rows.is_floating_point() else rows).cpu()  # type: ignore[no-any-return]
+
+
+def _array(given: Any, encoding: Encoding) -> NDArray[Any]:
+    """Return prepared rows as an array; raise `ValueError` for what is none.
+
+    Args:
+        given: What is given in place of a table.
+        encoding: How the columns of a table become features; one without features of a model that had no table.
+    """
+    rows = np.asarray(given)
+    if rows.dtype.kind not in "biuf" or rows.ndim == 0 or isinstance(given, pd.Series):
+        raise no_table(given)
+    width = len(encoding.features) + (encoding.bounding is not None)
+    if encoding.features and len(rows) and rows.shape[1:] != (width,):
+        raise ValueError(f"the rows are an array of shape {list(rows.shape)}, but prepared rows have {width:,} "
+                         "features: give a table with the columns that the model was trained on, or what `prepared` "
+                         "returns")
+    return rows
 
 
 def _described(model: nn.Module, about: Description) -> TrainedClassifier:
@@ -227,7 +246,7 @@ def predict(folder: Path, frame: pd.DataFrame, run: str | None = None, group: Se
 
     Args:
         folder: Folder of a finished run or comparison.
-        frame: Rows with the columns of the training table, of pandas, polars or Arrow.
+        frame: Rows with the columns of the training table, as `fedfair.datasets.files.in_memory.as_pandas` takes them.
         run: Run of a comparison, for example "dpsgd/seed-0"; None if there is only one.
         group: Columns that name each row's group, for a model with a threshold; by default those of the run.
         unreadable: What becomes of a cell that must be a number and is none; see `TrainedClassifier`.
@@ -269,7 +288,9 @@ def with_predictions(classifier: TrainedClassifier, frame: pd.DataFrame, group: 
     Raises:
         ValueError: As `predict` does.
     """
-    frame = as_pandas(frame)
+    given, frame = frame, as_pandas(frame)
+    if not isinstance(frame, pd.DataFrame):
+        raise no_table(given)
     columns = [*(group or classifier.group_columns)] if classifier.threshold else []
     if classifier.threshold and not columns:
         raise ValueError("the model's decisions depend on the group: pass --group COLUMN, or the argument group")

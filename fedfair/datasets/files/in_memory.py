@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from filecmp import cmp
 from glob import escape
@@ -110,9 +110,9 @@ def written(frame: Any) -> Path:
     The same table is the same file within one program; the file is removed when the program ends.
 
     Args:
-        frame: Table of pandas, or one with `to_pandas` as polars' and Arrow's have. A column with several kinds of
-            values is written as text. An index is left out unless it has a name. Or a data set of Ray, whose rows are
-            written some at a time, in their order; or a `files.query.Query`.
+        frame: Table as `as_pandas` takes it. A column with several kinds of values is written as text. An index is
+            left out unless it has a name. Or a data set of Ray, whose rows are written some at a time, in their order;
+            or a `files.query.Query`.
 
     Returns:
         Path of the Parquet file.
@@ -195,23 +195,44 @@ def _remove_all() -> None:
     _remove([*_held])
 
 
+def as_arrow(table: Any) -> Any:
+    """Return a table of polars, DuckDB, or another library that gives Arrow's, as one of Arrow; else what is given.
+
+    Args:
+        table: Table, which may be lazy or a stream, or anything else.
+    """
+    import pyarrow as pa
+
+    if isinstance(table, pd.DataFrame):
+        return table
+    table = table.collect() if hasattr(table, "collect") and hasattr(table, "lazy") else table
+    table = table.to_arrow() if hasattr(table, "to_arrow") else table
+    if not hasattr(table, "__arrow_c_stream__") and not hasattr(table, "__arrow_c_array__"):
+        return table
+    try:
+        return pa.table(table)
+    except (pa.ArrowException, ValueError):  # a column alone
+        return table
+
+
 def as_pandas(table: Any) -> Any:
-    """Return a table of polars, Arrow or pandas as one of pandas of plain types, as `written` takes it.
+    """Return a table of polars, Arrow, DuckDB or pandas as one of pandas of plain types, as `written` takes it.
 
     Whole numbers stay exact whichever others are missing. An interval, as `pandas.cut` makes them, is a category named
     by its text; a period is the moment at which it begins. What is no table is returned as it is.
 
     Args:
-        table: Table or array.
+        table: Table, or array; columns as a dict of lists or arrays; rows as a list of dicts, or a structured array.
 
     Examples:
         >>> as_pandas(pd.DataFrame({"age": pd.cut([20, 40, 60], [0, 30, 90])}))["age"].tolist()
         ['(0, 30]', '(30, 90]', '(30, 90]']
+        >>> as_pandas([{"age": 20, "sex": "f"}, {"age": None, "sex": "m"}])["age"].tolist()
+        [20, None]
     """
     import pyarrow as pa
 
-    table = table.to_arrow() if hasattr(table, "to_arrow") else table
-    table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+    table = as_arrow(_of_python(table))
     table = of_arrow(table) if isinstance(table, pa.Table) else table
     frame = table.to_pandas() if hasattr(table, "to_pandas") else table
     if not isinstance(frame, pd.DataFrame):
@@ -219,6 +240,32 @@ def as_pandas(table: Any) -> Any:
     plain = {place: _plain_type(frame.iloc[:, place]) for place in range(frame.shape[1])}
     changed = {place: column for place, column in plain.items() if column is not None}
     return pd.concat([changed.get(place, frame.iloc[:, place]) for place in plain], axis=1) if changed else frame
+
+
+def _of_python(table: Any) -> Any:
+    """Return columns or rows of Python's own, or a structured array, as a table of pandas; else what is given.
+
+    Python's values stay what they are, so that none is another number for what stands beside it.
+    """
+    if isinstance(table, Mapping) and all(isinstance(values, list | tuple | np.ndarray | pd.Series)
+                                          for values in table.values()):
+        return pd.DataFrame({name: pd.Series(values, dtype=object) if isinstance(values, list | tuple) else values
+                             for name, values in table.items()})
+    if isinstance(table, list | tuple) and table and all(isinstance(row, Mapping) for row in table):
+        return pd.DataFrame([*table], dtype=object)
+    return pd.DataFrame(table) if isinstance(table, np.ndarray) and table.dtype.names else table
+
+
+def no_table(given: Any) -> ValueError:
+    """Return the error for what is given in place of a table.
+
+    Args:
+        given: What is given.
+    """
+    kind = type(given).__name__
+    return ValueError(f"the rows are {'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}, which is no table: give a "
+                      "DataFrame of pandas or polars, a table of Arrow, a relation of DuckDB, a dict with a list for "
+                      "each column, or a list with a dict for each row, also for one row")
 
 
 def _plain_type(column: pd.Series) -> pd.Series | None:
@@ -245,9 +292,12 @@ def _interval_text(interval: pd.Interval) -> str:
 def _write(frame: Any, path: Path) -> None:
     """Write a table in memory to a file.
 
-    Raises `ValueError` for what Arrow has no column for, and for a name that two columns have.
+    Raises `ValueError` for what is no table, or Arrow has no column for, and for a name that two columns have.
     """
-    frame = as_pandas(frame).rename(columns=str)
+    given, frame = frame, as_pandas(frame)
+    if not isinstance(frame, pd.DataFrame):
+        raise no_table(given)
+    frame = frame.rename(columns=str)
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise ValueError(f"the table names column {twice[0]!r} more than once: give each column a name of its own")

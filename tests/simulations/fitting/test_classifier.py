@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -20,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fedfair import FairPrivateClassifier
+from simulations.results.classifier import TrainedClassifier
 from tests.simulations.fitting.tables import people
 
 
@@ -135,3 +138,82 @@ def test_what_a_type_declares_to_be_a_quantity_is_one_and_no_category_a_day(kind
     made = FairPrivateClassifier(epsilon=20.0, random_state=0).fit(x, y)
     assert made.score(x, y) > 0.9
     assert all(feature.category is None for feature in made.fitted_.result.data.train.encoding.features)
+
+
+OBJECTS: dict[str, Callable[[int], Any]] = {
+    "whole numbers": int, "numpy's": np.int64, "doubles": lambda day: day / 8, "texts": str,
+    "of two kinds": lambda day: day if day % 2 else float(day),
+    "exact decimals": lambda day: Decimal(day) / 4,
+    "dates": lambda day: date(1990, 1, 1) + timedelta(days=day),
+    "moments": lambda day: pd.Timestamp(1990, 1, 1) + pd.Timedelta(days=day),
+    "durations": lambda day: timedelta(days=day),
+    "times": lambda day: time(day // 400, day % 60)}
+
+
+def test_objects_are_read_as_what_they_are_and_no_category_each() -> None:
+    draws = np.random.default_rng(0)
+    days = draws.integers(0, 9000, 1500)
+    made_of = {**OBJECTS, "truth values": lambda day: day > 4500, "names": lambda day: "new" if day > 4500 else "old"}
+    values = {kind: [make(day) if day % 40 else None for day in days.tolist()] for kind, make in made_of.items()}
+    x, y = pd.DataFrame(values, dtype=object), days + draws.normal(0, 500, 1500) > 4500
+    made = FairPrivateClassifier(epsilon=20.0, random_state=0).fit(x, y)
+    features = made.fitted_.result.data.train.encoding.features
+    assert {feature.column for feature in features if feature.category is None} == {*OBJECTS}
+    assert {feature.category for feature in features} >= {"True", "False", "new", "old"}
+    assert made.score(x, y) > 0.9
+    assert made.ledger_.epsilon() <= 20.0  # of which the counts that tell what cells are have a part
+
+
+TABLES: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "lazy of polars": lambda frame: pl.from_pandas(frame).lazy(),
+    "table of Arrow": pa.Table.from_pandas, "batch of Arrow": pa.RecordBatch.from_pandas,
+    "stream of Arrow": lambda frame: pa.Table.from_pandas(frame).to_reader(),
+    "DuckDB": lambda frame: duckdb.connect().from_arrow(pa.Table.from_pandas(frame)),
+    "dict of lists": lambda frame: frame.to_dict("list"),
+    "rows": lambda frame: frame.to_dict("records"),
+    "dict of arrays": lambda frame: {name: frame[name].to_numpy() for name in frame},
+    "structured array": lambda frame: frame.astype({"school": object}).to_records(index=False)}
+NO_TABLES: dict[str, Any] = {
+    "column": pd.Series([1, 2], name="age"), "row": pd.Series({"age": 3, "school": "x"}), "text": "people.csv",
+    "nothing": None, "values": {"age": 3, "school": "x"}, "generator": iter([1]), "column of polars": pl.Series([1, 2])}
+
+
+@pytest.fixture(scope="module")
+def trained(rows: pd.DataFrame) -> tuple[FairPrivateClassifier, pd.DataFrame]:
+    """Return a classifier, and rows for it."""
+    x = rows[["age", "school"]][:1500]
+    return FairPrivateClassifier(epsilon=3.0, random_state=0).fit(x, rows["hired"][:1500]), x
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_is_the_same_in_whichever_form(trained: tuple[FairPrivateClassifier, pd.DataFrame],
+                                               rows: pd.DataFrame, kind: str) -> None:
+    made, x = trained
+    assert (made.predict_proba(TABLES[kind](x)) == made.predict_proba(x)).all()
+    again = clone(made).fit(TABLES[kind](x), rows["hired"][:1500])
+    assert again.feature_names_in_.tolist() == ["age", "school"]
+    assert again.score(x, rows["hired"][:1500]) > 0.6
+
+
+@pytest.mark.parametrize("kind", NO_TABLES)
+def test_what_is_no_table_is_told_what_is_one(trained: tuple[FairPrivateClassifier, pd.DataFrame], kind: str) -> None:
+    made, _ = trained
+    for call in (made.predict, made.predict_proba, TrainedClassifier.of(made.fitted_.result).predict,
+                 lambda given: clone(made).fit(given, [0, 1])):
+        with pytest.raises(ValueError, match=r"which is no table: give a DataFrame of pandas or polars, .* list with"):
+            call(NO_TABLES[kind])
+
+
+def test_arrays_that_are_no_prepared_rows_are_refused(trained: tuple[FairPrivateClassifier, pd.DataFrame]) -> None:
+    prepared = TrainedClassifier.of(trained[0].fitted_.result)
+    assert len(prepared.predict(prepared.prepared(trained[1]))) == len(trained[1])
+    for given, words in ((np.zeros((3, 999)), "of shape"), (np.zeros(3), "of shape"),
+                         (np.array([["1", "x"]]), "which is no table"), (trained[1].to_numpy(), "which is no table")):
+        with pytest.raises(ValueError, match=words):
+            prepared.predict(given)
+
+
+def test_as_many_classes_as_rows_are_needed(rows: pd.DataFrame) -> None:
+    for some in (rows[:0], rows[:7]):
+        with pytest.raises(ValueError, match=f"y has 9 classes, but X has {len(some)} rows"):
+            FairPrivateClassifier().fit(some[["age"]], rows["hired"][:9])
