@@ -127,10 +127,11 @@ class RecordSettings(BaseModel):
         description="Bands of a protected number, by the lower ends of all but the first: [25, 60] makes the groups "
                     "under 25, 25 to under 60, and 60 and over; {age = [25, 60]} beside other protected columns.")
     quantities: Annotated[tuple[tuple[str, Quantity], ...], BeforeValidator(_pairs)] | None = Field(
-        default=None, json_schema_extra={"records": True, "allowed": "table of date, duration or time by column"},
-        description='Columns of your file that hold dates, durations or times of day, {born = "date"}, which are '
-                    "numbers: days since 1970-01-01, days, and hours since midnight. Text is read as programs write "
-                    "it, such as 2024-01-31, 3 days 12:00:00 or 13:30. By default found as kinds of columns are.")
+        default=None, json_schema_extra={"records": True, "allowed": "date, duration, time or percentage by column"},
+        description='Columns of your file that hold dates, durations, times of day or percentages, {born = "date"}, '
+                    "which are numbers: days since 1970-01-01, days, hours since midnight, and per cent. Text is read "
+                    "as programs write it, such as 2024-01-31, 3 days 12:00:00, 13:30 or 40 %. By default found as "
+                    "kinds of columns are.")
     split: tuple[Share, Share, Share] = Field(
         default=(0.7, 0.1, 0.2), json_schema_extra={"records": True},
         description="Shares of the training, validation and test parts, which sum to 1; parts that the source "

@@ -62,10 +62,10 @@ class Kinds(NamedTuple):
     """What noisy counts tell.
 
     Attributes:
-        numbers: Columns that hold numbers; all others hold categories.
+        numbers: Columns that hold plain numbers; all others, but for quantities, hold categories.
         decimal: Decimal mark of the table.
         unreadable: About how many rows have no value, as those that cannot be read; 0 if the noise may be all of it.
-        quantities: Columns that hold dates, durations or times, which are numbers in a unit of theirs.
+        quantities: Columns that hold dates, durations, times or percentages, which are numbers in a unit of theirs.
         measures: Columns of categories most of whose cells write a quantity, with a bound or a unit.
         strays: Columns of numbers or quantities of which some cells write another quantity, and count as missing.
         shares: Columns of numbers of which some have a sign of per cent, and others none.
@@ -172,17 +172,21 @@ def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_comm
     strays = others - torch.where(are_quantities, own, 0.0)
     read = are_numbers | are_quantities
     of_measures = numbers + likely[:, [*of_quantities, _MEASURE]].sum(1) > most
-    without_share = counts[:, [_NUMBER, of_numbers[-1], _SWITCH]].sum(1)
+    have_share = are_numbers & (counts[:, _SHARE] > told)
+    are_shares = have_share & (counts[:, [_NUMBER, of_numbers[-1], _SWITCH]].sum(1) <= told)
 
     def named(chosen: Tensor) -> tuple[str, ...]:
         """Return the columns that are chosen, `[columns]`."""
         return tuple(name for name, is_chosen in zip(columns, chosen, strict=True) if is_chosen)
 
+    of_unit = tuple(pair for pair, is_one in zip(zip(columns, names, strict=True), are_quantities, strict=True)
+                    if is_one)
+    shares: tuple[tuple[str, Quantity], ...] = tuple((name, "percentage") for name in named(are_shares))
     return Kinds(
-        named(are_numbers), "," if comma else reading.decimal, round(float(empty[0])) if empty[0] > told else 0,
-        tuple(pair for pair, is_one in zip(zip(columns, names, strict=True), are_quantities, strict=True) if is_one),
+        named(are_numbers & ~are_shares), "," if comma else reading.decimal,
+        round(float(empty[0])) if empty[0] > told else 0, (*of_unit, *shares),
         measures=named(~read & of_measures & (others > told)), strays=named(read & (strays > told)),
-        shares=named(are_numbers & (counts[:, _SHARE] > told) & (without_share > told)),
+        shares=named(have_share & ~are_shares),
         switches=named(are_numbers & (beyond <= _HIDDEN * deviation) & (deviation <= _FAINT * values)),
         evenness=evenness_of(noisy["classes"]))
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedfair.datasets.columns.cell import refuse_absent
-from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.convention import ALL, Asked
 from fedfair.datasets.columns.tidy import with_columns
 from fedfair.datasets.features.encoder import encode
 from fedfair.datasets.features.new_rows import read_new
@@ -76,7 +76,9 @@ def _rows(file: Path, encoding: str | None, folder: Path, classifier: TrainedCla
     names are in the row of the training's workbook.
     """
     if not is_text(file):
-        asked = Asked(encoding=encoding, numeric=tuple(classifier.numbers))
+        reading = classifier.encoding.reading
+        asked = Asked(encoding=encoding, numeric=tuple(classifier.numbers),
+                      decimal=((ALL, reading.decimal), *reading.exceptions))
         try:
             frame = read_table(file, asked).frame
         except ValueError:

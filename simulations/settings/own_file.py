@@ -101,7 +101,7 @@ def _convention(reading: Reading) -> str:
     """Say how cells are read."""
     parts = [f"numbers with {_MARKS[reading.decimal]} before decimals"]
     parts += [f"{_MARKS[mark]} in {name}" for name, mark in reading.exceptions]
-    parts += [f"{name} in {sign}" for name, sign in reading.signs]
+    parts += [f"{name} in {sign}" for name, sign in reading.signs if not reading.quantity(name)]
     parts += [f"{name} in {UNITS[quantity]}" for name, quantity in reading.quantities]
     if reading.missing:
         parts.append(f"missing: {', '.join(reading.missing)}")

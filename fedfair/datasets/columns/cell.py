@@ -80,6 +80,24 @@ def sign_of(text: str) -> str | None:
     return _sign(parts) if parts else None
 
 
+def percent(text: str, mark: str) -> float | None:
+    """Return the per cent that a number with its sign writes; None for a text without one, as .4 may be 40 per cent.
+
+    Args:
+        text: Text without spaces around it.
+        mark: Decimal mark, "." or ",".
+
+    Examples:
+        >>> percent("40,5 %", ","), percent("5 ‰", "."), percent("40", ".")
+        (40.5, 0.5, None)
+    """
+    for sign, parts in (("%", 1), ("‰", 10)):
+        number = _finite(plain(text, mark, sign))
+        if number is not None:
+            return number / parts
+    return None
+
+
 def _sign(parts: re.Match[str]) -> str:
     """Return the sign of money or per cent of a number, "" if it has none."""
     sign: str = parts["before"] or parts["behind"] or ""
@@ -115,8 +133,8 @@ class Column(NamedTuple):
         """Return the number of a cell, NaN if it is missing; None if the cell is something else.
 
         Args:
-            cell: Text, or a value that a format with types holds. No number is infinite, and none is a date, a duration
-                or a time, of which a plain number does not say the unit.
+            cell: Text, or a value that a format with types holds. No number is infinite, and none is a date, a
+                duration, a time or a percentage, of which a plain number does not say the unit.
         """
         if _is_gap(cell):
             return math.nan
@@ -129,7 +147,7 @@ class Column(NamedTuple):
         if text in self.missing or text.lower() in self.words:
             return math.nan
         if self.quantity:
-            return number_of(text, self.quantity)
+            return percent(text, self.mark) if self.quantity == "percentage" else number_of(text, self.quantity)
         written = plain(text, self.mark)
         return None if written is None else _finite(written)
 

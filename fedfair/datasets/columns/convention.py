@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Decimal = Literal[".", ","]
 Capitals = Literal["refuse", "same", "different"]
-Quantity = Literal["date", "duration", "time"]
+Quantity = Literal["date", "duration", "time", "percentage"]
 ALL = ""
 """Name of no column: what is asked for all columns."""
 
@@ -36,7 +36,7 @@ class Asked:
         categorical: Columns of codes, which are categories even if they are numbers.
         numeric: Columns of numbers, even if they look like codes, identifiers or dates.
         bands: Lower ends of all bands but the first, by column, or of the only protected column (`ALL`).
-        quantities: What dates, durations and times columns hold, by column; see `columns.quantities.UNITS`.
+        quantities: Which of `columns.quantities.UNITS` columns hold, by column.
         header_row: Number of the row of a workbook, from 1, that has the names of the columns.
     """
 
@@ -67,7 +67,8 @@ class Reading(NamedTuple):
         bands: Lower ends of all bands but the first, by protected column.
         keeps_missing: Whether a missing value is a value: the category `MISSING`, or a number's bin of its own.
         found: Declared columns of numbers of which all rows together told how they are written.
-        quantities: Columns of numbers whose cells are dates, durations or times; other cells are none of theirs.
+        quantities: Columns of numbers whose cells are dates, durations, times or percentages; other cells are none
+            of theirs.
     """
 
     decimal: Decimal = "."

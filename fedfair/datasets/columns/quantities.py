@@ -1,4 +1,4 @@
-"""Dates, durations and times of day as numbers: days since 1970, days, and hours since midnight.
+"""Dates, durations, times of day and percentages as numbers: days since 1970, days, hours since midnight, per cent.
 
 A value that a format with types holds, and the text by which programs write it, are the same number, to the
 microsecond. It needs the standard library alone: the program that a fit ships holds this file as it stands.
@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from datetime import date, datetime, time, timedelta, timezone
 
-UNITS = {"date": "days since 1970-01-01", "duration": "days", "time": "hours since midnight"}
+UNITS = {"date": "days since 1970-01-01", "duration": "days", "time": "hours since midnight",
+         "percentage": "per cent"}
 """Quantities that are no plain numbers, and the unit in which each is one."""
 
-WRITTEN = {"date": "2024-01-31 or 2024-01-31 13:30", "duration": "3 days 12:00:00 or P3DT12H", "time": "13:30"}
+WRITTEN = {"date": "2024-01-31 or 2024-01-31 13:30", "duration": "3 days 12:00:00 or P3DT12H", "time": "13:30",
+           "percentage": "40 %"}
 """How each of them is written as text."""
 
 DAY, HOUR = 86_400_000_000, 3_600_000_000
@@ -79,7 +81,7 @@ def number_of(text: str, quantity: str) -> float | None:
 
     Args:
         text: Text in single spacing.
-        quantity: One of `UNITS`.
+        quantity: "date", "duration" or "time"; `columns.cell.percent` reads a percentage.
 
     Examples:
         >>> number_of("1970-01-02T12:00+01:00", "date"), number_of("-1 days +18:00:00", "duration")

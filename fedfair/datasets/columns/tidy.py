@@ -15,7 +15,7 @@ from pandas.api.types import (
     is_timedelta64_dtype,
 )
 
-from fedfair.datasets.columns.cell import folded
+from fedfair.datasets.columns.cell import folded, percent
 from fedfair.datasets.columns.convention import ALL, ANY_SIGN, PLAIN, Asked, Quantity, Reading
 from fedfair.datasets.columns.quantities import DAY, number_of, quantity_of_text
 from fedfair.datasets.columns.texts import all_spelled, same_capitals, without_marks, without_words
@@ -58,22 +58,30 @@ def reading_of(frame: pd.DataFrame, asked: Asked, separator: str | None = None, 
              if (text := cells(column, missing)) is not None and name not in asked.categorical and not are_codes(text)}
     decimal, exceptions = decimal_marks(texts, asked, separator)
     signs = {name: common_sign(text) for name, text in texts.items()}
-    return Reading(decimal, exceptions, tuple((name, sign) for name, sign in signs.items() if sign), missing,
-                   asked.capitals == "same", asked.categorical, asked.numeric,
-                   quantities=_quantities(frame, texts, asked, names))
+    reading = Reading(decimal, exceptions, tuple((name, sign) for name, sign in signs.items() if sign), missing,
+                      asked.capitals == "same", asked.categorical, asked.numeric)
+    return reading._replace(quantities=_quantities(frame, texts, asked, names, _percentages(texts, reading)))
 
 
-def _quantities(frame: pd.DataFrame, texts: Mapping[str, pd.Series], asked: Asked, names: Collection[str | None]
-                ) -> tuple[tuple[str, Quantity], ...]:
-    """Return the columns of durations or times, as their types say or all texts write, and those that the user says.
+def _percentages(texts: Mapping[str, pd.Series], reading: Reading) -> list[str]:
+    """Return the columns in which each text is a number with a sign of per cent, or stands for a missing one."""
+    return [name for name, sign in reading.signs if sign in ("%", "‰")
+            and bool((column_numbers(texts[name], name, reading).notna() == without_words(texts[name]).notna()).all())]
+
+
+def _quantities(frame: pd.DataFrame, texts: Mapping[str, pd.Series], asked: Asked, names: Collection[str | None],
+                percentages: Sequence[str]) -> tuple[tuple[str, Quantity], ...]:
+    """Return the columns of durations, times or percentages, as their types say or all texts write, and those that the
+    user says.
 
     Dates are quantities only where the user says so: an age or a date may be meant.
     """
     found: dict[str, Any] = {str(name): declared_quantity(column) for name, column in frame.items()
                              if name not in asked.categorical}
     found |= {name: quantity for name, text in texts.items() if (quantity := common_quantity(without_words(text)))}
+    found |= dict.fromkeys(percentages, "percentage")
     taken = {name: quantity for name, quantity in found.items()
-             if quantity in ("duration", "time") and name not in names}
+             if quantity in ("duration", "time", "percentage") and name not in names}
     return tuple({**taken, **dict(asked.quantities)}.items())
 
 
@@ -175,7 +183,9 @@ def column_numbers(text: pd.Series, name: str, reading: Reading) -> pd.Series:
     """Return the numbers of a column of text; missing where a text is none."""
     quantity = reading.quantity(name)
     if quantity:
-        return text.map({each: number_of(each, quantity) for each in text.dropna().unique()}).astype("float64")
+        mark, known = reading.mark(name), text.dropna().unique()
+        return text.map({each: percent(each, mark) if quantity == "percentage" else number_of(each, quantity)
+                         for each in known}).astype("float64")
     sign = ANY_SIGN if reading.keeps_missing else dict(reading.signs).get(name, "")
     return numbers(without_words(text), reading.mark(name), None if sign == ANY_SIGN else sign)
 

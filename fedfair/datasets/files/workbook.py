@@ -9,15 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from contextlib import closing
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import ZipFile
 
 import pandas as pd
 
 from fedfair.datasets.columns.cell import spelled
-from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.convention import ALL, Asked
+from fedfair.datasets.columns.tidy import with_columns
 
 SUFFIXES = (".xlsx", ".xlsm")
 _END_OF_CELLS = b"</sheetData>"
@@ -41,24 +43,67 @@ def read_workbook(path: Path, asked: Asked) -> pd.DataFrame:
     Raises:
         ValueError: If the sheet is not clear, the row of names is none, or cells below it are merged.
     """
+    import openpyxl
+
     first = (asked.header_row or 1) - 1
-    with pd.ExcelFile(path, engine="openpyxl") as book:
-        sheets = {str(name): sheet for name in book.sheet_names
-                  if len(sheet := book.parse(name, header=None, dtype=object, keep_default_na=False, na_values=[""]))}
-        full = {name: sheet for name, sheet in sheets.items() if len(sheet) > first + 1}
+    with path.open("rb") as file, closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as book:
+        sheets = {sheet.title: cells for sheet in book.worksheets if len(cells := _cells(sheet))}
+        full = {name: cells for name, cells in sheets.items() if len(cells) > first + 1}
         chosen = next(iter(full)) if asked.sheet is None and len(full) == 1 else asked.sheet
         if chosen not in full:
             below = f" below row {asked.header_row}" if asked.header_row else ""
             raise ValueError(f"{path} has the sheets {', '.join(map(repr, full)) or 'without records only'}{below}: "
                              f"say which with the setting sheet{', or another header_row' if below else ''}")
-        cells, part = full[str(chosen)], str(book.book[chosen]._worksheet_path)
+        cells, part = full[str(chosen)], str(book[chosen]._worksheet_path)
     _refuse_title([*cells.iloc[first]], path, first + 1)
     cells = cells.loc[:, :cells.iloc[first].last_valid_index()]  # a record may have cells beside the table
     values = [*cells.iloc[first]]
     names = [spelled(str(value)) if filled else f"Unnamed: {place}"
              for place, (value, filled) in enumerate(zip(values, cells.iloc[first].notna(), strict=True))]
     _refuse_merged(path, part, names, first + 1)
-    return cells.iloc[first + 1:].set_axis(names, axis=1).reset_index(drop=True)
+    rows = cells.iloc[first + 1:].set_axis(names, axis=1).reset_index(drop=True)
+    return with_columns(rows, {name: _written(rows[name], name, asked) for name in names})
+
+
+class _Percent(NamedTuple):
+    """Value of a cell that its sheet shows in per cent: .4 for 40 %."""
+
+    value: float
+
+
+def _cells(sheet: Any) -> pd.DataFrame:
+    """Return the values of a sheet to its last row that has one, by its own rows and columns; None for no value."""
+    sheet.reset_dimensions()  # which some programs write wrongly
+    rows = [[*map(_value, row)] for row in sheet.iter_rows()]
+    while rows and all(value is None for value in rows[-1]):
+        rows.pop()
+    return pd.DataFrame(rows, dtype=object)
+
+
+def _value(cell: Any) -> Any:
+    """Return the value of a cell, None for an error: whole numbers are whole, and those in per cent say so."""
+    value = cell.value
+    if value in (None, "") or cell.data_type == "e":
+        return None
+    if cell.data_type != "n" or isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    if _is_percent(cell.number_format):
+        return _Percent(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@lru_cache(maxsize=256)
+def _is_percent(shown: str) -> bool:
+    """Return whether a format of numbers shows per cent; a sign in quotes is one that somebody wrote."""
+    return "%" in re.sub(r'"[^"]*"|\\.|\[[^]]*\]', "", shown)
+
+
+def _written(column: pd.Series, name: str, asked: Asked) -> pd.Series:
+    """Return a column in which a number in per cent is text, as in other files: a plain number does not say so."""
+    said = dict(asked.decimal)
+    mark = said.get(name, said.get(ALL, "."))
+    return column.map(lambda value: f"{100 * value.value:.15g}%".replace(".", mark) if isinstance(value, _Percent) else
+                      value)
 
 
 def refuse_header_row(path: Path, asked: Asked) -> None:

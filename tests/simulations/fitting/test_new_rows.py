@@ -288,6 +288,54 @@ def test_a_formula_that_is_not_computed_is_refused(fitted: Path, tmp_path: Path,
     assert decided(40, 40, note=cell)[0] == decided(40, "#N/A")[0] == 0
 
 
+def owing(rows: int) -> tuple[pd.DataFrame, list[float]]:
+    """Return people with what they owe, and the rate of each as a share."""
+    draws = np.random.default_rng(3)
+    rates = (draws.integers(10, 900, rows) / 1000).tolist()
+    late = np.where(np.array(rates) + draws.normal(0, 0.1, rows) > 0.45, "yes", "no")
+    sex = draws.choice(["f", "m"], rows)
+    return pd.DataFrame({"age": draws.integers(20, 80, rows), "sex": sex, "late": late}), rates
+
+
+def in_workbook(path: Path, frame: pd.DataFrame, rates: list[float], shown: str) -> Path:
+    """Write rows with rates as numbers that a sheet shows in a format."""
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.append([*frame, "rate"])
+    for row, rate in zip(frame.itertuples(index=False), rates, strict=True):
+        sheet.append([*row, rate])
+        sheet.cell(sheet.max_row, frame.shape[1] + 1).number_format = shown
+    book.save(path)
+    return path
+
+
+@pytest.mark.parametrize("trained_on", ["text", "workbook"])
+def test_a_rate_in_per_cent_is_one_in_every_format_or_is_refused(tmp_path: Path, trained_on: str) -> None:
+    people, rates = owing(1500)
+    source = people.assign(rate=[f"{100 * rate:.15g} %" for rate in rates])
+    data = in_workbook(tmp_path / "own.xlsx", people, rates, "0.0%") if trained_on == "workbook" else source
+    settings = {"randomness": "seeded", "noise": "gaussian"}
+    folder = tmp_path / "late"
+    save(fit(Wanted(data, "late", "sex", 20.0, settings=settings)), folder)
+    new, shares = source.head(40).drop(columns="late"), rates[:40]
+    new.to_csv(tmp_path / "new.csv", index=False)
+    code, decisions, said = by_all(folder, tmp_path / "new.csv")
+    assert (code, said) == (0, "")
+    assert len({*decisions}) == 2
+    for shown in ("0%", '0.00" of all "%'):
+        file = in_workbook(tmp_path / "new.xlsx", new.drop(columns="rate"), shares, shown)
+        assert by_command(folder, file) == (0, decisions, "")
+    new.assign(rate=shares).to_csv(tmp_path / "plain.csv", index=False)
+    new.assign(rate=shares).to_parquet(tmp_path / "new.parquet")
+    plain = in_workbook(tmp_path / "plain.xlsx", new.drop(columns="rate"), shares, '0.0"%"')
+    for done in (by_all(folder, tmp_path / "plain.csv"), by_command(folder, tmp_path / "new.parquet"),
+                 by_command(folder, plain)):
+        assert done[0] == 2
+        assert f"column 'rate' has '{shares[0]}' in row 1" in done[2]
+        assert "the model needs a percentage, such as 40 %" in done[2]
+
+
 def test_new_rows_in_a_large_file_are_announced_before_they_are_read(fitted: Path, tmp_path: Path) -> None:
     """The file takes no room on the disk, and is broken in its first line."""
     file = tmp_path / "new.csv"

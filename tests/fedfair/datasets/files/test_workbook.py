@@ -32,6 +32,18 @@ def workbook(path: Path, rows: Sequence[Sequence[Any]], merged: Sequence[str] = 
     return path
 
 
+@pytest.mark.parametrize(("shown", "text"), [("0%", "7%"), ("0.00 %;[Red]-0.00 %", "7%"), ('0" %"', None),
+                                             ("0\\%", None), ("General", None)])
+def test_a_number_that_is_shown_in_per_cent_is_one(tmp_path: Path, shown: str, text: str | None) -> None:
+    book = openpyxl.load_workbook(workbook(tmp_path / "own.xlsx", [("rate", *NAMES), *((0.07, *row) for row in ROWS)]))
+    book.worksheets[0]["A2"].number_format = shown
+    book.save(tmp_path / "own.xlsx")
+    read = read_table(tmp_path / "own.xlsx").frame["rate"].tolist()
+    assert read == [text or 0.07, 0.07, 0.07, 0.07]
+    comma = read_table(workbook(tmp_path / "own.xlsx", [NAMES, *ROWS]), Asked(decimal=(("", ","),))).frame
+    assert comma["age"].tolist() == [30, 41, 52, 63]
+
+
 @pytest.mark.parametrize("cells", ["B2:B3", "B4:C4", "B1:C1", "A2:C3"])
 def test_merged_cells_are_refused_by_their_column(tmp_path: Path, cells: str) -> None:
     path = workbook(tmp_path / "own.xlsx", [NAMES, *ROWS], [cells])
