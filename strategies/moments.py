@@ -129,6 +129,7 @@ class Moments(Strategy):
         self.adding = self.sharers  # clients whose noise is in the moments
         self.deviation = 0.0  # of the noise on every number of them
         self.noises: list[float] = []  # deviation of the noise on the gradient of each logistic step
+        self.entry = 1.0 if self.protects == "participant" else min(1.0, 0.5 / options.logistic_clip)  # beside 1s
         self.stepped: Head | None = None  # the logistic regression of the latest round, of the features it is fitted to
 
     def rule(self) -> ClipRule:

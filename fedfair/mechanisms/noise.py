@@ -130,6 +130,17 @@ def most_records(deviation: float) -> float:
     return MOST_STEPS * grid_step(deviation)
 
 
+def no_room(rows: int, most: int) -> ValueError:
+    """Return the error for more rows than sums on the grid have room for, by public numbers alone.
+
+    Args:
+        rows: Number of rows, or of what else adds to a sum.
+        most: How many there is room for.
+    """
+    return ValueError(f"the table has {rows:,} rows, but at this epsilon the sums of at most {most:,} have room on "
+                      "the grid of discrete noise: take fewer rows or a smaller epsilon, or --set noise=gaussian")
+
+
 def _numbers(values: Mapping[str, Tensor]) -> int:
     """Count the numbers that the tensors hold together."""
     return sum(value.numel() for value in values.values())

@@ -32,7 +32,7 @@ from filelock import FileLock
 from fedfair.accounting import Accountant, Release, multiplier_of
 from fedfair.accounting import epsilon as epsilon_of
 from fedfair.accounting.figures import up
-from fedfair.mechanisms.noise import most_records
+from fedfair.mechanisms.noise import most_records, no_room
 from fedfair.moments.logistic import AUTO_STEPS
 from fedfair.moments.sums import CLASSES, SENSITIVITY
 from fedfair.plugins.text_values import from_json
@@ -137,8 +137,7 @@ def refuse_large(rows: int, classes: int, split: Sequence[float], budget: Budget
     most = int(min(most_records(deviation) / share for share, deviation
                    in zip(split, (trained, measured, measured), strict=True) if share))
     if rows > most:
-        raise ValueError(f"the table has {rows:,} rows, but at this epsilon the sums of at most {most:,} have room on "
-                         'the grid of discrete noise: take fewer rows or a smaller epsilon, or --set noise=gaussian')
+        raise no_room(rows, most)
 
 
 FEWEST_BINS, MOST_BINS = 4, 10

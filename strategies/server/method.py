@@ -67,6 +67,7 @@ class Method(ABC):
         nominal: Why no proof supports the epsilon, whatever the options, or None.
         broadcasts: Whether clients are sent sums without noise.
         state: Names of the attributes that `learn` changes, which a checkpoint keeps.
+        entry: What a record adds at most to one number of a sum, in units of the rule's sensitivity.
     """
 
     class Options(BaseModel):
@@ -93,6 +94,7 @@ class Method(ABC):
     nominal: ClassVar[str | None] = None
     broadcasts: ClassVar[bool] = False
     state: ClassVar[tuple[str, ...]] = ()
+    entry: float = 1.0
 
     task: Task
     training: Training

@@ -5,6 +5,7 @@ It knows no messages. `strategies.server.rounds` carries it through rounds over 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from secrets import token_hex
@@ -16,6 +17,7 @@ from torch import Tensor
 from fedfair.accounting import Ledger
 from fedfair.accounting.events import Preprocessed
 from fedfair.gradients.layer_gradients import Gradients
+from fedfair.mechanisms.noise import Trust, client_share, most_records, no_room, server_share
 from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
 from strategies.server.by_group import refuse_other_groups, refuse_tables
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 SEEDED = ("batches and noise come from a seed: anyone who has it, or sees it run again on other records, can take the "
           'noise away (randomness = "system" draws them from the operating system)')
 """Why the guarantee of a seeded run is "simulated", in a ledger."""
+
+_DEVIATIONS = 10  # of the size of a batch, by which none is larger
 
 
 class Strategy(Method):
@@ -111,6 +115,7 @@ class Strategy(Method):
         self._planned_noise = self.noise_plan()
         self.take_noise(1.0)
         _refuse_insecure(self)
+        _refuse_large(self)
         self.budget = self._group_budget()
 
     @classmethod
@@ -256,6 +261,25 @@ def _refuse_misfit(task: Task, training: Training, population: Population) -> No
     if len(population.sizes) - training.dropouts < 1:
         raise ValueError(f"dropouts is {training.dropouts}, but there are only {len(population.sizes)} clients: a "
                          "round needs at least one")
+
+
+def _refuse_large(strategy: Strategy) -> None:
+    """Raise `ValueError` for more records than a gradient sum has room for on the grid of discrete noise.
+
+    Public numbers alone say so, before anything is released. Of a sampled batch more than the expected number of
+    records is allowed for, by so many deviations that no batch has more. Local training adds few records at a time, and
+    secure sums have a check of their own (`fedfair.mechanisms.integer_sums`).
+    """
+    training, multiplier = strategy.training, strategy.noise.of_sum or min(strategy.noise.multipliers, default=0.0)
+    local = strategy.sync == "epoch" and strategy.protects == "record"
+    if training.noise != "discrete" or not multiplier or local or training.secure_aggregation:
+        return
+    summed = sum(strategy.units) if training.trust is Trust.CENTRAL else max(strategy.units)
+    expected = summed * max(strategy.rates())
+    own = multiplier * (client_share(training.trust, strategy.sharers) or server_share(training.trust))
+    most = int(most_records(own / strategy.entry))
+    if min(summed, expected + _DEVIATIONS * math.sqrt(expected)) > most:
+        raise no_room(summed, most)
 
 
 def _refuse_insecure(strategy: Strategy) -> None:

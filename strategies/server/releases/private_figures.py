@@ -33,7 +33,7 @@ from fedfair.fairness.noisy_figures import (
 from fedfair.fairness.reject_option import RejectOption
 from fedfair.fairness.site_figures import SiteCounts, SiteFigure
 from fedfair.gradients.layer_gradients import Gradients
-from fedfair.mechanisms.noise import Trust, client_share, server_share
+from fedfair.mechanisms.noise import Trust, client_share, most_records, no_room, server_share
 from fedfair.mechanisms.randomness import source
 from fedfair.moments.front import Front
 from fedfair.moments.leave_one_out import LeftOut
@@ -70,6 +70,12 @@ class Figures(NamedTuple):
     cut_offs: list[tuple[Split, CutOffFigure]]
 
 
+def _largest_part(task: Task, population: Population) -> int:
+    """Return about how many records the largest part has whose decisions are counted, by the shares of the parts."""
+    share = max(task.split[1:]) if task.holds_out else task.split[0]
+    return round(population.records * share / task.split[0])
+
+
 class PrivateFigures:
     """Asks for counts of decisions, with noise, and enters them into the ledger.
 
@@ -83,7 +89,8 @@ class PrivateFigures:
         noise_key: What noise follows from, or None if it comes from the operating system.
 
     Raises:
-        ValueError: If participants are protected, no epsilon is given, or gaps are asked for among other groups.
+        ValueError: If participants are protected, no epsilon is given, gaps are asked for among other groups, or there
+            are more records than discrete noise has room for.
     """
 
     def __init__(self, task: Task, training: Training, population: Population, protects: Unit, noise_key: str | None
@@ -98,6 +105,9 @@ class PrivateFigures:
         self._among = training.gap_among or ()
         places_of(self._among, population.names)  # before anything is released
         self.multiplier = multiplier_of(figures_epsilon, training.delta, training.accountant)
+        rows, most = _largest_part(task, population), int(most_records(self.multiplier))
+        if training.noise == "discrete" and rows > most:
+            raise no_room(rows, most)
         self.released = Figures([], [], [], [])
         self.parts: Sequence[Split] = SPLITS if task.holds_out else (LEFT_OUT,)
         self.shares_of_front = FRONT_SHARES if task.holds_out else LEFT_OUT_SHARES
