@@ -19,7 +19,7 @@ from rich.text import Text
 
 from fedfair.datasets import DATASETS
 from fedfair.datasets.files.query import Query
-from fedfair.datasets.names import visible
+from fedfair.datasets.names import as_text, visible
 from simulations.commands.options import Encoding, Group, Label, Set, Sql, names_of, source_of
 from simulations.commands.terminal import READING, showing_progress
 from simulations.settings.names import pairs
@@ -77,6 +77,7 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
     from fedfair.datasets.table import MissingValues
     from fedfair.moments.sums import CLASSES
     from simulations.drawing.table import terminal
+    from simulations.fitting.columns import ROW_NUMBERS
     from simulations.results.terminal_table import columns_table
     from simulations.settings.experiment import Experiment
     from simulations.settings.own_file import examine, label_rates, small_groups
@@ -120,7 +121,11 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
             print(visible(f"To compare methods: fedfair compare {compared} --out out/{named}"))
     if label in task.attributes:
         return  # a fit is of groups that are not the classes
-    words += [] if sql is None else ["--sql", sql]
+    # A fit looks at no value to leave a column out, and would have numbers of rows as a feature.
+    numbers = [column.name for column in found.columns if column.kind == "row number" and column.name != ROW_NUMBERS]
+    options["--without"] = as_text([*names_of(without), *numbers]) if numbers else without
+    words = [word for option in options.items() if option[1] for word in option]
+    words += [word for pair in set_ for word in ("--set", pair)] + ([] if sql is None else ["--sql", sql])
     print(visible(f"Next: fedfair fit {shlex.join([shown, *words])} --out out/{named}"))
 
 

@@ -63,7 +63,7 @@ def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
                 raise
             sentence = visible(_in_words(error), keep="\n")
             Console(stderr=True).print(Text.assemble(("Error:", "red"), f" {sentence}"), soft_wrap=True)
-            options = as_options(sentence)
+            options = as_options(sentence, kwargs)
             if options:
                 Console(stderr=True).print(Text(f"As options of this command, if that is what you mean: {options}"),
                                            soft_wrap=True)

@@ -11,11 +11,13 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
+from fedfair.datasets.names import names_in
 from fedfair.plugins.text_values import from_toml
 from simulations.settings.names import ENGINES, SETTINGS, preset_names
 
@@ -117,21 +119,26 @@ _NAMED = re.compile(r'\b([a-z_]+) = (\[[^\]]*\]|"[^"]*")')
 _OPTIONS = ("encoding", "missing", "without")
 
 
-def as_options(sentence: str) -> str:
+def as_options(sentence: str, given: Mapping[str, Any] = MappingProxyType({})) -> str:
     """Return the settings that a sentence recommends, as options; "" if it names none.
 
-    Lists that are recommended for several columns are put together; of other alternatives the first one is taken.
+    Lists that are recommended for several columns are put together, with what the command was given, whose option they
+    replace; of other alternatives the first one is taken.
 
     Args:
         sentence: Words with settings in TOML, such as `missing = "drop"`.
+        given: Arguments of the command: its lists stand under "without" and, as settings in TOML, "set_".
     """
+    settings = dict(pair.partition("=")[::2] for pair in given.get("set_") or ())
+    lists = {name: value for name, text in settings.items() if isinstance(value := _value(text), list)}
+    lists |= {"without": names_in(given["without"])} if given.get("without") else {}
     found: dict[str, Any] = {}
     for name, text in _NAMED.findall(sentence):
         value = _value(text)
         if name not in SETTINGS or value is None:
             continue
         if isinstance(value, list):
-            found[name] = [*dict.fromkeys([*found.get(name, []), *value])]
+            found[name] = [*dict.fromkeys([*found.get(name, lists.get(name, [])), *value])]
         else:
             found.setdefault(name, value)
     return " ".join(_option(name, value) for name, value in found.items() if value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from fedfair.accounting.figures import up
 from fedfair.datasets.columns.quantities import UNITS
 from fedfair.datasets.columns.relations import identifiers
 from fedfair.datasets.columns.texts import written_twice
+from fedfair.datasets.names import as_text
 from simulations.fitting.fit_folder import Story
 from simulations.results.scorecard import EVERY
 
@@ -64,8 +66,9 @@ def _of_columns(story: Story) -> list[str]:
                      "classes of codes, or leave it out by --without.")
     for column in identifiers({feature.column: None for feature in story.description.encoding.features}):
         lines.append(f"{column}, which has the name of an identifier, is a feature. If several rows belong to one "
-                     f"person, epsilon is that of each row, not of each person: take --set participant={column}, "
-                     f"which keeps all rows of one in one part, or --without {column}.")
+                     f"person, epsilon is that of each row, not of each person: take "
+                     f"{shlex.join(['--set', f'participant={column}'])}, which keeps all rows of one in one part, or "
+                     f"{shlex.join(['--without', as_text([column])])}.")
     for column, names in _written_twice(story).items():
         lines.append(f"{' and '.join(names)} of {column} are one number written in different ways, and count as "
                      "different categories: write it in one way in all files, or take "

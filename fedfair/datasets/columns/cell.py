@@ -322,7 +322,8 @@ def unreadable(column: Column, doubts: list[Doubt]) -> str:
         doubts: The cells, at least one.
     """
     first, more = doubts[0], len(doubts) - 1
-    others = f" and {more:,} other cell{'s' * (more > 1)} that {'are no numbers' if more > 1 else 'is no number'}"
+    kind = column.quantity or "number"
+    others = f" and {more:,} other cell{'s' * (more > 1)} that {f'are no {kind}s' if more > 1 else f'is no {kind}'}"
     needed = (f"a {column.quantity}, such as {WRITTEN[column.quantity]}" if column.quantity else
               f"a number with a {'dot' if column.mark == '.' else 'comma'} before decimals")
     return (f"column {column.name!r} has {_shown(first.cell)} in row {first.row}{others if more else ''}, where the "

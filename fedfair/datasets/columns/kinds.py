@@ -319,7 +319,8 @@ def _measures(name: str, kind: Kind, known: pd.Series, asked: Asked) -> str:
     share = values.isin({*written, *texts[signs.notna()]}).mean()
     if len(texts) <= 2 or share <= _MOSTLY or (len(texts) <= _FEW and are_ranges(written)):
         return ""
-    mend = f'or give categorical = ["{name}"] if each text is a category'
+    mend = (f'or give categorical = ["{name}"] if each text is a category' if len(texts) <= _TEXTS else
+            f"or leave the column out with {_WITHOUT.format(name)}")
     if len(written) and len({*written.map(unit_of)}) <= _UNITS:
         first = str(written.iloc[0])
         return (f"column {name!r} writes quantities as text, such as {first!r}, with {way_of(first)}: write plain "

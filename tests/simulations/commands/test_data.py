@@ -83,6 +83,14 @@ def test_a_file_is_checked_column_by_column(tmp_path: Path) -> None:
         assert words.endswith(f"Next: fedfair fit {file} --label outcome --group group --out out/people")
 
 
+def test_the_fit_that_is_next_has_no_numbers_of_rows_as_a_feature(tmp_path: Path) -> None:
+    file = put(people(3).assign(**{"loan id": lambda f: range(1000, 1000 + len(f))}), tmp_path)
+    shown = said("data", "check", file, "--label", "outcome", "--group", "group", "--without", "rooms")
+    assert "loan id │ row number, left out" in shown
+    assert shown.endswith(f"fedfair fit {file} --label outcome --group group --without 'rooms,loan id' "
+                          "--out out/people")
+
+
 def test_missing_values_are_dropped_in_a_run_that_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = put(people(3).assign(rooms=lambda f: f["rooms"].where(f.index % 60 > 0)), tmp_path)
     run = ["run", "--csv", file, "--label", "outcome", "--group", "group", "--set", "epochs=0.5", "--set",

@@ -25,6 +25,23 @@ def test_settings_become_options_that_a_shell_takes(sentence: str, options: list
     assert shlex.split(as_options(sentence)) == options
 
 
+def test_options_keep_what_the_command_was_given_since_the_last_one_counts(tmp_path: Path) -> None:
+    given = {"without": 'a,"b, c"', "set_": ['categorical=["x"]', "capitals=same", "numbers"]}
+    advice = 'without = ["d"]; categorical = ["y"], or numbers = ["y"]'
+    assert shlex.split(as_options(advice, given)) == ["--without", 'a,"b, c",d', "--set", 'categorical=["x", "y"]',
+                                                      "--set", 'numbers=["y"]']
+    file = tmp_path / "own.csv"
+    rows = (f"n{each},{each * 7 % 900}00000{each}CF,{each % 50},{'fm'[each % 2]},{each % 3 % 2}" for each in range(1200))
+    file.write_text("\n".join(["name,no,age,sex,y", *rows]))
+    command = ["data", "check", str(file), "--label", "y", "--group", "sex"]
+    first = CliRunner().invoke(app, command)
+    assert (first.exit_code, "categorical" in first.stderr) == (2, False)  # so many texts are no categories
+    options = shlex.split(first.stderr.rpartition("mean: ")[2])
+    assert CliRunner().invoke(app, [*command, *options]).exit_code == 0
+    again = CliRunner().invoke(app, [*command, "--without", "name"])
+    assert shlex.split(again.stderr.rpartition("mean: ")[2]) == ["--without", "name,no"]
+
+
 @pytest.fixture
 def messy(tmp_path: Path) -> Path:
     """Write a file as hospitals have them, which nobody prepared."""
