@@ -35,7 +35,7 @@ class Deciding(NamedTuple):
         first: The group whose scores it raises most above those of another; "" where that is not known.
         second: That other group.
         difference: By how much, in units of the score for the favourable class, with an interval for noise and
-            sampling error.
+            sampling error, which holds together with those of all other columns.
     """
 
     column: str
@@ -61,8 +61,9 @@ def deciding(story: Story) -> list[Deciding]:
     total = sum(weights.values())
     if not total > 0:
         return []
-    found = [Deciding(column, weight / total, *_between(scores, places[column], weight, story))
-             for column, weight in weights.items() if weight > 0]
+    deciders = {column: weight for column, weight in weights.items() if weight > 0}
+    found = [Deciding(column, weight / total, *_between(scores, places[column], weight, len(deciders), story))
+             for column, weight in deciders.items()]
     return sorted(found, key=lambda each: -each.share)
 
 
@@ -83,8 +84,12 @@ def _spread(scores: np.ndarray, records: np.ndarray) -> float:
     return float(np.sqrt(np.average((scores - mean) ** 2, weights=records)))
 
 
-def _between(scores: np.ndarray, rows: np.ndarray, spread: float, story: Story) -> tuple[str, str, Estimate]:
-    """Return the two groups that a column's scores tell apart most, of those with figures, and by how much."""
+def _between(scores: np.ndarray, rows: np.ndarray, spread: float, columns: int, story: Story
+             ) -> tuple[str, str, Estimate]:
+    """Return the two groups that a column's scores tell apart most, of those with figures, and by how much.
+
+    The intervals of all columns hold together, since a page names each column that is told to tell groups apart.
+    """
     refits, bounding = story.refits, story.description.encoding.bounding
     if refits is None or refits.means is None or refits.off is None or bounding is None:
         return "", "", Estimate(math.nan)
@@ -99,7 +104,7 @@ def _between(scores: np.ndarray, rows: np.ndarray, spread: float, story: Story) 
     if not pairs:
         return "", "", Estimate(math.nan)
     high, low = max(pairs, key=lambda pair: means[pair[0]] - means[pair[1]])
-    reach = quantile(CONFIDENCE, len(pairs)) * math.hypot(off[high], off[low])
+    reach = quantile(CONFIDENCE, len(pairs) * columns) * math.hypot(off[high], off[low])
     value = float(means[high] - means[low])
     return story.groups[high], story.groups[low], Estimate(value, value - reach, value + reach)
 

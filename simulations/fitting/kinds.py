@@ -2,10 +2,10 @@
 
 A cell of a record is 0 or 1, another number, a number that only a dot before decimals explains, one that only a comma
 explains, one with a sign of per cent, a code with leading zeros, a date, a duration, a time of day, a quantity that is
-written with a bound or a unit, another text, or empty: one of these, by itself. The same release says how many records
-have each class. A record adds 1 to one count of each of m columns and to that of its class, if it has one, and takes 1
-from that of empty rows where it stands in place of one. These are m + 2 numbers, so it moves all of them by at most
-sqrt(m + 2) in Euclidean norm.
+written with a bound or a unit, another text (such as a band of ages), or empty: one of these, by itself. The same
+release says how many records have each class. A record adds 1 to one count of each of m columns and to that of its
+class, if it has one, and takes 1 from that of empty rows where it stands in place of one. These are m + 2 numbers, so
+it moves all of them by at most sqrt(m + 2) in Euclidean norm.
 
 How many rows there are is public, so what most cells of a column are is read from the counts of its kinds that are
 likeliest, once kinds that few columns have and noise may be are taken for none: no count is negative, and not more
@@ -30,7 +30,7 @@ from torch import Tensor
 
 from fedfair.datasets.columns.convention import Decimal, Quantity, Reading
 from fedfair.datasets.columns.quantities import quantity_of_text
-from fedfair.datasets.columns.texts import way_of
+from fedfair.datasets.columns.texts import is_band, way_of
 from fedfair.datasets.columns.tidy import (
     cells,
     column_numbers,
@@ -282,7 +282,7 @@ def _kinds_of(texts: pd.Series, reading: Reading, may_have_commas: bool) -> pd.S
 def _kind_of_text(text: str) -> int:
     """Return what a text is that is no number: the place of its count."""
     quantity: Any = quantity_of_text(text)
-    return _QUANTITIES[quantity] if quantity else _MEASURE if way_of(text) else _TEXT
+    return _QUANTITIES[quantity] if quantity else _MEASURE if way_of(text) and not is_band(text) else _TEXT
 
 
 def _fits(text: pd.Series, pattern: str) -> NDArray[np.bool_]:

@@ -47,6 +47,7 @@ _WAYS = {
     "two numbers": rf"{_FIRST} ?(?:[-\u2013/:x\u00d7]|to) ?{_NUMBER}(?: ?{_UNIT})?",
     "a unit": rf"{_MONEY}{_FIRST} ?{_UNIT}(?: ?{_NUMBER} ?(?:{_UNIT})?){{0,2}}\+?|{_MONEY}{_FIRST}\+",
 }
+_BAND = re.compile(rf"{_FIRST} ?(?:(?:[-\u2013]|to) ?{_NUMBER}|\+)")
 _PATTERNS = {way: re.compile(pattern, re.IGNORECASE) for way, pattern in _WAYS.items()}
 _TOLD = re.compile(rf"[\d.,'\u2019\u00a0\u202f -]|{_BOUND}")
 
@@ -143,6 +144,16 @@ def way_of(text: str) -> str:
     if not any(character.isdigit() for character in text) or plain(text, ".") or plain(text, ","):
         return ""
     return next((way for way, pattern in _PATTERNS.items() if pattern.fullmatch(text)), "")
+
+
+def is_band(text: str) -> bool:
+    """Return whether a text is a range of a number without a unit, as bands of ages are, which are categories.
+
+    Examples:
+        >>> [is_band(text) for text in ("18-24", "65+", "18 to 24", "134/83", "15-30 min", "<30", "E11-E14")]
+        [True, True, True, False, False, False, False]
+    """
+    return _BAND.fullmatch(text) is not None
 
 
 def unit_of(text: str) -> str:

@@ -83,6 +83,21 @@ def test_the_town_stands_in_for_the_group(folder: Path) -> None:
     assert [each.title for each in weights(found)] == ["weight in decisions", "mean score of m less that of f"]
 
 
+def test_of_many_columns_that_no_group_has_more_of_hardly_any_is_named(tmp_path: Path) -> None:
+    """Each with an interval of 95 % by itself, seven of these sixteen pages would name one."""
+    named = 0
+    for seed in range(16):
+        draws = np.random.default_rng(seed)
+        columns = pd.DataFrame({f"c{place}": draws.choice(["x", "y"], 1500) for place in range(12)})
+        score = (columns == "x").sum(1) - 6 + draws.logistic(size=1500)
+        table = columns.assign(sex=draws.choice(["f", "m"], 1500), hired=np.where(score > 0, "yes", "no"))
+        folder = tmp_path / str(seed)
+        save(fit(Wanted(table, "hired", "sex", 20.0, settings={"randomness": "seeded", "noise": "gaussian"})), folder)
+        story = Story.read(folder)
+        named += bool(proxies(deciding(story), story))
+    assert named <= 3
+
+
 def test_another_point_of_the_front_has_weights_of_its_own(folder: Path, tmp_path: Path) -> None:
     again = tmp_path / "again"
     save(fit(Wanted(people(), "hired", "sex", 50.0, settings={"randomness": "seeded"})), again)
