@@ -147,9 +147,14 @@ def report(
 
     Example: fedfair report out/adult --figures out/adult-figures
     """
+    from simulations.fitting.save import is_fit
     from simulations.report import write_report  # here, because only this command needs a template engine
 
-    refuse_as_file(out or folders[0] / "report.html")
+    page = out or folders[0] / "report.html"
+    if is_fit(page.parent) and page.name == "report.html":
+        raise ValueError(f"{page} is the page of a fit, which a report would replace: open that page, or write the "
+                         "report to another file, for example --out chapters.html")
+    refuse_as_file(page)
     if figures is not None:
         refuse_unwritable(figures)
     with showing_progress() as on_round:

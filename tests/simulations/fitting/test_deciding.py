@@ -12,8 +12,10 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from fedfair.fairness.intervals import Estimate
+from simulations.cli import app
 from simulations.fitting.deciding import deciding, in_words, proxies
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
@@ -83,13 +85,21 @@ def test_the_town_stands_in_for_the_group(folder: Path) -> None:
     assert [each.title for each in weights(found)] == ["weight in decisions", "mean score of m less that of f"]
 
 
+def test_a_report_does_not_replace_the_page_of_a_fit(folder: Path, tmp_path: Path) -> None:
+    before = (folder / "report.html").read_text()
+    refused = CliRunner().invoke(app, ["report", str(folder)])
+    assert (refused.exit_code, (folder / "report.html").read_text()) == (2, before)
+    assert "is the page of a fit, which a report would replace" in " ".join(refused.stderr.split())
+    assert CliRunner().invoke(app, ["report", str(folder), "--out", str(tmp_path / "chapters.html")]).exit_code == 0
+
+
 def test_of_many_columns_that_no_group_has_more_of_hardly_any_is_named(tmp_path: Path) -> None:
     """Each with an interval of 95 % by itself, seven of these sixteen pages would name one."""
     named = 0
     for seed in range(16):
         draws = np.random.default_rng(seed)
         columns = pd.DataFrame({f"c{place}": draws.choice(["x", "y"], 1500) for place in range(12)})
-        score = (columns == "x").sum(1) - 6 + draws.logistic(size=1500)
+        score = (columns == "x").to_numpy().sum(1) - 6 + draws.logistic(size=1500)
         table = columns.assign(sex=draws.choice(["f", "m"], 1500), hired=np.where(score > 0, "yes", "no"))
         folder = tmp_path / str(seed)
         save(fit(Wanted(table, "hired", "sex", 20.0, settings={"randomness": "seeded", "noise": "gaussian"})), folder)
