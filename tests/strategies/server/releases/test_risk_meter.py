@@ -27,6 +27,7 @@ from simulations import Experiment, run
 from simulations.engines.checkpoint import Checkpoint
 from simulations.results.result import Result
 from strategies.server.releases.risk_meter import RiskMeter
+from tests.for_each import for_each
 from tests.strategies.oracle import gradients
 
 
@@ -237,16 +238,16 @@ def test_the_gap_s_bound_belongs_to_the_pair_with_the_largest_gap() -> None:
     assert math.isfinite(found["all", "risk_clip_gap_bound"])
 
 
-@pytest.mark.parametrize(("setting", "needed"), [({"sync": "epoch"}, "sync is 'epoch': take 'step'"),
-                                                 ({"optimizer": "adam"}, "optimizer is 'adam': take 'sgd'"),
-                                                 ({"momentum": 0.5}, r"momentum is '0\.5': take '0'"),
-                                                 ({"weight_decay": 5}, r"weight_decay is '5\.0': take '0'"),
-                                                 ({"trust": "distributed"}, "trust is 'distributed': take 'central'"),
-                                                 ({"dropouts": 1}, "dropouts is '1': take '0'"),
-                                                 ({"randomness": "system"}, "randomness is 'system': take 'seeded'"),
-                                                 ({"strategy": "gs-dp-sgd"}, "sync is 'epoch': take 'step'"),
-                                                 ({"strategy": "fairlens"}, "which this strategy does not take"),
-                                                 ({"risk_every": None}, "risk_vectors is set, but risk_every is not")])
+@for_each(("setting", "needed"), [({"sync": "epoch"}, "sync is 'epoch': take 'step'"),
+                                  ({"optimizer": "adam"}, "optimizer is 'adam': take 'sgd'"),
+                                  ({"momentum": 0.5}, r"momentum is '0\.5': take '0'"),
+                                  ({"weight_decay": 5}, r"weight_decay is '5\.0': take '0'"),
+                                  ({"trust": "distributed"}, "trust is 'distributed': take 'central'"),
+                                  ({"dropouts": 1}, "dropouts is '1': take '0'"),
+                                  ({"randomness": "system"}, "randomness is 'system': take 'seeded'"),
+                                  ({"strategy": "gs-dp-sgd"}, "sync is 'epoch': take 'step'"),
+                                  ({"strategy": "fairlens"}, "which this strategy does not take"),
+                                  ({"risk_every": None}, "risk_vectors is set, but risk_every is not")])
 def test_runs_whose_steps_the_terms_do_not_describe_are_refused_when_they_are_described(setting: dict[str, Any],
                                                                                        needed: str) -> None:
     with pytest.raises(ValueError, match=needed):
