@@ -111,11 +111,13 @@ def test_a_small_group_has_as_many_random_vectors_as_a_large_one() -> None:
     nn.init.zeros_(model.bias)
     errors = []
     for step in range(50):
-        found = [repeated_samples(model, data, torch.arange(5), "key", step, times) for times in (1, 200)]
-        few, many = (trace_estimate(own.sum(), own.square().sum(), torch.tensor(len(own))) for own in found)
-        assert abs(float(many[0]) - 2) < 5 * float(many[1]) < 0.4
-        assert torch.equal(found[0], found[1][:5])
-        errors.append(float(few[1]))
+        few = repeated_samples(model, data, torch.arange(5), "key", step, 1)
+        errors.append(float(trace_estimate(few.sum(), few.square().sum(), torch.tensor(len(few)))[1]))
+        if step < 10:
+            many = repeated_samples(model, data, torch.arange(5), "key", step, 200)
+            value, error = trace_estimate(many.sum(), many.square().sum(), torch.tensor(len(many)))
+            assert abs(float(value) - 2) < 5 * float(error) < 0.4
+            assert torch.equal(few, many[:5])
     assert 0.0 in errors
 
 
