@@ -10,10 +10,9 @@ from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-
 import fedfair
 from fedfair import accounting
+from tests.for_each import for_each
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -116,7 +115,7 @@ def test_a_ledger_is_changed_by_its_methods_alone() -> None:
             assert assigned_to_ledgers(path.read_text()) == [], path
 
 
-@pytest.mark.parametrize("source", [
+@for_each("source", [
     "strategy.ledger.log = log", "ledger.size += 1", "del ledger.unprotected[name]", "ledger.held_out[part] = release",
     "self.ledger.unprotected.pop(name)", "ledgers['a'].ledger.files.update({})"])
 def test_a_change_of_a_ledger_from_outside_is_found(source: str) -> None:
@@ -145,7 +144,7 @@ def test_the_faces_say_to_type_checkers_what_they_offer() -> None:
         assert getattr(fedfair, name) is getattr(import_module(str(module)), name)
 
 
-@pytest.mark.parametrize(("module", "source"), [
+@for_each(("module", "source"), [
     ("fedfair.gradients.probe", "from fedfair.node.node import Node"),
     ("fedfair.mechanisms.noise", "def f():\n    from fedfair.accounting import Ledger"),
     ("fedfair.datasets.table", "import fedfair.fairness.metrics"),

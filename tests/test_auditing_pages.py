@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.for_each import for_each
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "docs" / f"{name}.md" for name in ("publishing", "auditing", "attacking")]
 LINES = 120
@@ -168,7 +170,7 @@ The table. Test: `tests/test_auditing_pages.py::test_every_page_is_short`, `::te
 """
 
 
-@pytest.mark.parametrize(("before", "after", "found"), [
+@for_each(("before", "after", "found"), [
     ("", "", []),
     ("on two lines. Test", "on two lines.\n- Another. Test", ["- One, which holds on two lines."]),
     ("Two (assumed).", "Two.", ["- Two."]),
@@ -181,9 +183,9 @@ def test_a_statement_without_a_test_is_found(before: str, after: str, found: lis
     assert unheld(HELD.replace(before, after) if before else HELD) == found
 
 
-@pytest.mark.parametrize("wrong", ["tests/test_auditing_pages.py::test_that_is_gone", "tests/test_gone.py::test_it",
-                                   "tests/test_auditing_pages.py::unheld", "::test_every_page_is_short",
-                                   "tests/hazards/test_hazards.py::test_the_checks_pass[a_check_that_is_gone]"])
+@for_each("wrong", ["tests/test_auditing_pages.py::test_that_is_gone", "tests/test_gone.py::test_it",
+                    "tests/test_auditing_pages.py::unheld", "::test_every_page_is_short",
+                    "tests/hazards/test_hazards.py::test_the_checks_pass[a_check_that_is_gone]"])
 def test_a_test_that_is_not_there_is_found(wrong: str) -> None:
     assert missing(HELD) == []
     assert missing(HELD.replace("(assumed)", f"`{wrong}`")) == [tuple(wrong.split("::"))]

@@ -20,6 +20,7 @@ from simulations.engines.local import LocalGrid
 from simulations.engines.run import conduct
 from strategies.server.replies import reply_checks
 from strategies.server.replies.foreign_values import keeps_its_claim, safe
+from tests.for_each import for_each
 from tests.strategies.two_groups import two_groups
 
 Lie = Callable[[RecordDict], Any]
@@ -165,7 +166,7 @@ LIES: dict[str, tuple[str, Lie, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", LIES)
+@for_each("name", LIES)
 def test_a_lie_ends_the_run_and_names_the_node(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exchange, lie, message = LIES[name]
     monkeypatch.setattr(reply_checks, "_MOST_BYTES", 100_000)

@@ -14,6 +14,7 @@ from fedfair.mechanisms.noise import Trust
 from fedfair.models.published import loss
 from fedfair.node.private_training import train_privately
 from fedfair.protocol.round import LocalTraining, Round
+from tests.for_each import for_each
 
 CLIP_NORM = 1.0
 
@@ -124,7 +125,7 @@ def change_by_one_record(model: nn.Module) -> float | None:
         return None
 
 
-@pytest.mark.parametrize("make", [standardised, Large, ZeroInitialised, Rarely, frozen_features, Thawing, Trained])
+@for_each("make", [standardised, Large, ZeroInitialised, Rarely, frozen_features, Thawing, Trained])
 def test_a_model_that_mixes_is_refused_or_bounded(make: Callable[[], nn.Module]) -> None:
     """Hazard 29."""
     torch.manual_seed(0)
@@ -194,7 +195,7 @@ def test_what_a_model_keeps_of_a_record_does_not_leave(bound: float) -> None:
     assert model.calls == [0.0]
 
 
-@pytest.mark.parametrize(("what", "x", "y", "group"), [
+@for_each(("what", "x", "y", "group"), [
     ("label", torch.zeros(90, 3).long(), torch.full((90,), 5), torch.zeros(90)),
     ("label", torch.zeros(90, 3).long(), torch.full((90,), -1), torch.zeros(90)),
     ("label", torch.zeros(90, 3).long(), torch.full((90,), 0.5), torch.zeros(90)),

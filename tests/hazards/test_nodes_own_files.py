@@ -25,6 +25,7 @@ from strategies.dpsgd import Dpsgd
 from strategies.server.replies import requests
 from strategies.server.training import Training
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
+from tests.for_each import for_each
 from tests.hazards.policed import POLICY, Server, ledger, local, round_, write_policy
 
 ENTRY: dict[str, Any] = {**POLICY["data"][0], "file": "own.csv",
@@ -75,7 +76,7 @@ PROBES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("probe", PROBES)
+@for_each("probe", PROBES)
 def test_probes_are_refused_in_words_that_no_file_changes(probe: str, folder: Path) -> None:
     """The schema is in the policy: another one is refused before the file is opened."""
     words = []

@@ -21,6 +21,7 @@ from fedfair.node import node as node_module
 from fedfair.node.policy import Refused
 from fedfair.node.private_training import train_privately
 from fedfair.protocol.round import Round
+from tests.for_each import for_each
 from tests.hazards.dishonest_requests import (
     COUNTS,
     EPOCH,
@@ -67,7 +68,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", [
+@for_each("name", [
     "no noise", "no clipping", "no noise and all records", "exact figures of training records",
     "a path around", "an absolute path", "a link", "a tiny range", "scaling by the records",
     "huge rounding of sizes", "another split", "noise of the server", "a small share of the noise", "noise of a seed",

@@ -22,6 +22,7 @@ from simulations.engines.local import LocalGrid
 from simulations.engines.run import run
 from simulations.settings.experiment import Experiment
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
+from tests.for_each import for_each
 from tests.hazards.policed import POLICY, ledger, write_policy
 
 WARDS = 4
@@ -85,9 +86,8 @@ def test_a_record_is_charged_twice_what_its_participant_is(folder: Path) -> None
     assert release.multiplier == pytest.approx(1.0, rel=1e-3)  # of four wards with one full noise each, halved
 
 
-@pytest.mark.parametrize("numbers", [{"first": -1, "of": 4}, {"first": 4, "of": 4}, {"first": 0, "of": 10**12},
-                                     {"first": "a", "of": 4}, {"first": 0.5, "of": 4}, {"first": True, "of": 4},
-                                     {"of": 4}])
+@for_each("numbers", [{"first": -1, "of": 4}, {"first": 4, "of": 4}, {"first": 0, "of": 10**12},
+                      {"first": "a", "of": 4}, {"first": 0.5, "of": 4}, {"first": True, "of": 4}, {"of": 4}])
 def test_numbers_that_cannot_be_are_refused(folder: Path, numbers: dict[str, Any]) -> None:
     content = ask("moment_sums.send_moments", "train", numbers, groups=2, held=[1] * 8, **{"by-group": True})
     assert "failure" in content

@@ -14,6 +14,7 @@ from torch import Tensor
 from simulations.engines.run import run
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
+from tests.for_each import for_each
 
 PUBLIC: dict[str, Any] = {"ranges": {"income": [0, 100]}, "categories": {"town": ["north", "south", "other"]}}
 PRIVATE: dict[str, Any] = {"preprocessing": "private", "numbers": ["income"], "preprocessing_epsilon": 1.0}
@@ -95,7 +96,7 @@ def test_an_unusual_record_does_not_show_in_a_proved_run(settings: dict[str, Any
         assert separation([*map(weights, plain)], [*map(weights, changed)]) < 12, unusual
 
 
-@pytest.mark.parametrize("unusual", UNUSUAL)
+@for_each("unusual", UNUSUAL)
 def test_an_unusual_record_moves_the_features_of_no_other(unusual: str, tmp_path: Path) -> None:
     before = made(people(), tmp_path / "a.csv", **PUBLIC).task.data().train
     after = made(with_record(people(), UNUSUAL[unusual]), tmp_path / "b.csv", **PUBLIC).task.data().train

@@ -19,6 +19,7 @@ from fedfair.node.node import Node
 from fedfair.protocol.round import Round
 from simulations import run
 from simulations.results.ledger_table import notes, promise
+from tests.for_each import for_each
 from tests.strategies.oracle_fairlens import clipped_sum
 from tests.strategies.test_contract import experiment, server
 
@@ -137,8 +138,8 @@ def test_a_client_that_does_not_trust_the_server_refuses() -> None:
         released(records(1, [0, 1]), model(), Trust.DISTRIBUTED)
 
 
-@pytest.mark.parametrize("trust", [Trust.DISTRIBUTED, Trust.LOCAL])
-@pytest.mark.parametrize("exchange", ["batch_sums", "penalty_gradient", "shifted_gradient_sum"])
+@for_each("trust", [Trust.DISTRIBUTED, Trust.LOCAL])
+@for_each("exchange", ["batch_sums", "penalty_gradient", "shifted_gradient_sum"])
 def test_a_client_refuses_every_exchange_of_a_step_by_itself(exchange: str, trust: Trust) -> None:
     """None of them carries noise, and a server might not ask for them in their order."""
     data, net, empty = records(1, [0, 1]), model(), records(0, [])

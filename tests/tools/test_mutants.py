@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
+from tests.for_each import for_each
 from tests.tools.mutants import MUTANTS, TREE, places, present
 
 
@@ -20,7 +19,7 @@ def test_each_is_in_one_place_and_changes_it() -> None:
     assert [mutant.name for mutant in MUTANTS if mutant.old == mutant.new] == []
 
 
-@pytest.mark.parametrize("package", sorted({mutant.package for mutant in MUTANTS}))
+@for_each("package", sorted({mutant.package for mutant in MUTANTS}))
 def test_each_has_tests_that_exist(package: str) -> None:
     own = [mutant for mutant in MUTANTS if mutant.package == package]
     assert [mutant.name for mutant in own if not all(present(TREE, [test]) for test in mutant.tests)] == []

@@ -28,6 +28,7 @@ from fedfair.datasets.files.survey_file import SUFFIXES
 from fedfair.datasets.files.table_file import (
     TableFile,
     codes_of_parquet,
+    is_plain,
     is_text,
     of_arrow,
     plain_names,
@@ -37,7 +38,6 @@ from fedfair.datasets.files.table_file import (
 from fedfair.datasets.files.workbook import refuse_header_row
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
 _log = logging.getLogger(__name__)
@@ -114,22 +114,6 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     except (OSError, pa.ArrowInvalid) as error:
         raise ValueError(f"{path} cannot be read as parquet ({str(error).strip().splitlines()[0]}): check that it was "
                          "copied whole") from error
-
-
-def is_plain(kind: pa.DataType) -> bool:
-    """Return whether pandas takes each value of a type for itself, whatever the others are.
-
-    Args:
-        kind: The type.
-    """
-    import pyarrow.types as types
-
-    checks = (types.is_integer, types.is_float32, types.is_float64, types.is_boolean, types.is_string,
-              types.is_large_string, types.is_string_view, types.is_timestamp, types.is_date, types.is_duration,
-              types.is_time, types.is_decimal, types.is_null)
-    if types.is_dictionary(kind):
-        return bool(types.is_string(kind.value_type) or types.is_large_string(kind.value_type))
-    return any(check(kind) for check in checks)
 
 
 CELLS = 2**20

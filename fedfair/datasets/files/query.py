@@ -92,7 +92,7 @@ class Query:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from fedfair.datasets.files.chunks import is_plain  # here, with pandas, which other data do without
+        from fedfair.datasets.files.table_file import is_plain  # here, with pandas, which other data do without
 
         with self._refused(), self._batches() as reader:
             twice = repeated(reader.schema.names)

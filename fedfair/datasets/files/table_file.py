@@ -142,6 +142,22 @@ def _of_single_values(table: Any, path: Path) -> Any:
     return table
 
 
+def is_plain(kind: Any) -> bool:
+    """Return whether pandas takes each value of a type for itself, whatever the others are.
+
+    Args:
+        kind: The type.
+    """
+    import pyarrow.types as types
+
+    checks = (types.is_integer, types.is_float32, types.is_float64, types.is_boolean, types.is_string,
+              types.is_large_string, types.is_string_view, types.is_timestamp, types.is_date, types.is_duration,
+              types.is_time, types.is_decimal, types.is_null)
+    if types.is_dictionary(kind):
+        return bool(types.is_string(kind.value_type) or types.is_large_string(kind.value_type))
+    return any(check(kind) for check in checks)
+
+
 def of_arrow(table: Any) -> pd.DataFrame:
     """Return a table of Arrow as a DataFrame whose types follow from the table's types, whichever values are missing.
 

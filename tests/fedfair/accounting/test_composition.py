@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fedfair.accounting import Accountant, Event, Release, epsilon
 from fedfair.accounting.renyi import ORDERS, divergences, to_epsilon
 from tests.fedfair.accounting.oracle import direct, google_divergences, opacus_divergences
+from tests.for_each import for_each
 
 DELTA = 1e-6
 PUBLISHED = [  # N, epochs, sigma, RDP, PLD, RDP of the joint event with s1 = 10 sigma: methods.md, section 0
@@ -25,7 +26,7 @@ multipliers = st.floats(0.6, 8)
 few = settings(deadline=None, max_examples=6)
 
 
-@pytest.mark.parametrize(("records", "epochs", "sigma", "rdp", "pld", "joint"), PUBLISHED)
+@for_each(("records", "epochs", "sigma", "rdp", "pld", "joint"), PUBLISHED)
 def test_the_published_figures(records: int, epochs: int, sigma: float, rdp: float, pld: float, joint: float) -> None:
     rate, steps = 256 / records, int(epochs * records / 256)
     assert epsilon({Release(rate, sigma): steps}, DELTA, "rdp") == pytest.approx(rdp, abs=0.001)
@@ -43,7 +44,7 @@ def moments_accountant(rate: float, sigma: float, steps: int) -> float:
     return min((steps * math.log(moment(order)) + math.log(1 / DELTA)) / (order - 1) for order in range(2, 30))
 
 
-@pytest.mark.parametrize(("records", "epochs", "sigma", "printed"), XU)
+@for_each(("records", "epochs", "sigma", "printed"), XU)
 def test_the_older_conversion_gives_what_xu_print(records: int, epochs: int, sigma: float, printed: float) -> None:
     rate, steps = 256 / records, epochs * records // 256
     found = epsilon({Release(rate, sigma): steps}, DELTA, "rdp-classic")
@@ -138,7 +139,7 @@ def test_little_noise_is_charged_and_ends(accountant: Accountant) -> None:
     assert 1e5 < epsilon({Release(0.5, 0.001): 10}, DELTA, accountant) < math.inf
 
 
-@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-6, 2.0, math.nan])
+@for_each("delta", [0.0, 1.0, -1e-6, 2.0, math.nan])
 def test_a_delta_outside_0_and_1_is_refused(delta: float) -> None:
     with pytest.raises(ValueError, match=f"delta is {delta}: it must lie strictly between 0 and 1"):
         epsilon({Release(0.1, 1.0): 1}, delta)
@@ -170,7 +171,7 @@ def other_accountants_agree(rate: float, sigma: float, steps: int, delta: float)
     assert by_pld >= direct(releases, "pld", delta, False, interval) - 1e-9
 
 
-@pytest.mark.parametrize(("rate", "sigma", "steps", "delta"), SOME)
+@for_each(("rate", "sigma", "steps", "delta"), SOME)
 def test_other_accountants_agree_here_and_there(rate: float, sigma: float, steps: int, delta: float) -> None:
     other_accountants_agree(rate, sigma, steps, delta)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fedfair.accounting import Event, Release, epsilon, noise_present, spent_multipliers
 from fedfair.accounting.events import joint_multiplier
 from fedfair.accounting.odometer import reading
+from tests.for_each import for_each
 
 DELTA = 1e-6
 multipliers = st.floats(0.6, 8)
@@ -81,8 +82,7 @@ def test_no_noise_stays_none_whatever_the_bounds() -> None:
     assert spent_multipliers(1.5, (1.0, 2.0)) == (3.0, 1.5)
 
 
-@pytest.mark.parametrize("release", [Release(0.1, math.nan), Release(0.1, -1.0), Release(math.nan, 1.0),
-                                     Release(1.5, 1.0)])
+@for_each("release", [Release(0.1, math.nan), Release(0.1, -1.0), Release(math.nan, 1.0), Release(1.5, 1.0)])
 def test_what_no_release_can_be_is_refused_and_not_charged_nothing(release: Release) -> None:
     rate, multiplier = release
     charges: tuple[Callable[[], object], ...] = (

@@ -7,11 +7,11 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedfair.accounting.figures import down, up
+from tests.for_each import for_each
 
 FIGURES = st.floats(0, 1e300, allow_subnormal=False)
 
@@ -38,7 +38,7 @@ def test_what_is_printed_is_never_below_the_figure(value: float, form: str) -> N
     assert Fraction(repr(value)) - Fraction(lower) < unit(value, form)
 
 
-@pytest.mark.parametrize(("value", "form", "printed"), [
+@for_each(("value", "form", "printed"), [
     (1.00499, ".2f", "1.01"), (1.0, ".2f", "1.00"), (0.0049, ".2f", "0.01"), (2.00049, ".3f", "2.001"),
     (0.1, ".1f", "0.1"), (2.2, ".2f", "2.20"), (0.0, ".3f", "0.000"), (1e-5, ".6g", "1e-05"), (1e-5, ".3g", "1e-05"),
     (1004.9, ".3g", "1.01e+03"), (9.994, ".3g", "10"), (1 / 1339, ".3g", "0.000747"), (math.inf, ".2f", "inf"),

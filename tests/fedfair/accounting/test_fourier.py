@@ -15,6 +15,7 @@ from fedfair.accounting import Release, epsilon, fourier
 from fedfair.accounting.fourier import Loss, removal_and_addition
 from fedfair.accounting.knots import mixtures
 from tests.fedfair.accounting.oracle import direct, of_losses
+from tests.for_each import for_each
 
 
 def convolved(releases: list[Release], interval: float, way: int) -> Loss:
@@ -76,8 +77,8 @@ def test_never_below_the_optimistic_estimate(rate: float, multiplier: float, ste
     assert epsilon(releases, delta) >= direct(releases, "pld", delta, pessimistic=False) - 1e-9
 
 
-@pytest.mark.parametrize("delta", [0.1, 1e-2, 1e-6, 1e-12, 1e-20, 1e-40, 1e-80])
-@pytest.mark.parametrize("steps", [1, 30, 3000])
+@for_each("delta", [0.1, 1e-2, 1e-6, 1e-12, 1e-20, 1e-40, 1e-80])
+@for_each("steps", [1, 30, 3000])
 def test_at_any_delta_the_epsilon_of_a_gaussian_is_that_of_its_closed_form(delta: float, steps: int) -> None:
     """Together n releases of multiplier s are one of s / sqrt(n), whose epsilon is known (Balle and Wang 2018)."""
     sigma = 1.5 * math.sqrt(steps)

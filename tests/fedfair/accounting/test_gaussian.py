@@ -14,6 +14,7 @@ from mpmath import erfc, exp, mp, mpf, sqrt
 
 from fedfair.accounting import Release, epsilon
 from fedfair.accounting.composition import gaussian_epsilon
+from tests.for_each import for_each
 
 mp.dps = 60
 
@@ -44,7 +45,7 @@ def test_dp_accounting_says_the_same(multiplier: float) -> None:
         epsilon({Release(1.0, multiplier / math.sqrt(3)): 1}, 1e-6), rel=1e-12)
 
 
-@pytest.mark.parametrize("mu", [0.0, -1.0, 21.0, math.nan])
+@for_each("mu", [0.0, -1.0, 21.0, math.nan])
 def test_what_rounding_would_spoil_is_refused(mu: float) -> None:
     with pytest.raises(ValueError, match="mu is"):
         gaussian_epsilon(mu, 1e-6)

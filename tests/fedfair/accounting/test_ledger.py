@@ -16,6 +16,7 @@ from fedfair.accounting.events import Preprocessed
 from fedfair.accounting.ledger_words import reading
 from fedfair.mechanisms.noise import Trust
 from tests.fedfair.accounting.oracle import direct
+from tests.for_each import for_each
 
 DELTA = 1e-6
 
@@ -257,7 +258,7 @@ def test_validation_data_and_unprotected_releases_are_named_apart() -> None:
     assert list(again.to_dict()["not_protected"]) == ["metrics on the test part"]
 
 
-@pytest.mark.parametrize("events", [ADAPTIVE, LOCAL, [], [(Event((0.1, 0.1), (0.0, 0.0), (0.0, 0.0)), 3)]])
+@for_each("events", [ADAPTIVE, LOCAL, [], [(Event((0.1, 0.1), (0.0, 0.0), (0.0, 0.0)), 3)]])
 def test_a_ledger_survives_json(events: list[tuple[Event, int]]) -> None:
     """Hazard 12: what a resumed run starts from."""
     ledger = ledger_of(*events, trust=Trust.LOCAL, clients=3, nominal="a reason")
@@ -268,8 +269,8 @@ def test_a_ledger_survives_json(events: list[tuple[Event, int]]) -> None:
     assert again.epsilon() > ledger.epsilon() or math.isinf(ledger.epsilon())
 
 
-@pytest.mark.parametrize("events", [ADAPTIVE, LOCAL, [*LOCAL, *ADAPTIVE], []])
-@pytest.mark.parametrize("trust", list(Trust))
+@for_each("events", [ADAPTIVE, LOCAL, [*LOCAL, *ADAPTIVE], []])
+@for_each("trust", list(Trust))
 def test_what_was_known_in_advance_costs_what_was_guaranteed(events: list[tuple[Event, int]], trust: Trust) -> None:
     ledger = ledger_of(*events, trust=trust, clients=3)
     before = ledger.guaranteed_by_group(), ledger.by_observer()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fedfair.accounting.fourier import removal_and_addition
 from tests.fedfair.accounting.oracle import hockey_stick, of_losses
+from tests.for_each import for_each
 
 
 @settings(deadline=None, max_examples=150)
@@ -26,7 +27,7 @@ def test_the_discretised_loss_dominates_the_release(rate: float, multiplier: flo
         assert of_losses(loss, interval, at) >= hockey_stick(rate, multiplier, at, removal) * (1 - 1e-6) - 2e-14
 
 
-@pytest.mark.parametrize(("rate", "multiplier"), [(1.0, 1.0), (0.01, 1.0), (0.3, 2.0), (0.005, 0.6)])
+@for_each(("rate", "multiplier"), [(1.0, 1.0), (0.01, 1.0), (0.3, 2.0), (0.005, 0.6)])
 def test_the_discretised_loss_is_close_to_the_release(rate: float, multiplier: float) -> None:
     """Second order: a grid ten times finer is a hundred times closer."""
     for way, removal in enumerate((True, False)):
@@ -39,8 +40,8 @@ def test_the_discretised_loss_is_close_to_the_release(rate: float, multiplier: f
         assert gaps[1] < gaps[0] / 50 + 1e-11
 
 
-@pytest.mark.parametrize("tail", [1e-10, 1e-3])
-@pytest.mark.parametrize("rate", [1.0, 0.02])
+@for_each("tail", [1e-10, 1e-3])
+@for_each("rate", [1.0, 0.02])
 def test_all_probability_is_there_under_both_neighbours(rate: float, tail: float) -> None:
     for loss in removal_and_addition(rate, 1.3, 0.001, tail):
         assert loss.mass.sum() + loss.infinite == pytest.approx(1, abs=1e-12)

@@ -16,6 +16,7 @@ from fedfair.accounting import Release, renyi
 from fedfair.accounting.fourier import loss_at
 from fedfair.accounting.renyi import ORDERS, divergences
 from tests.fedfair.accounting.oracle import google_divergences
+from tests.for_each import for_each
 
 WHOLE = np.floor(ORDERS) == ORDERS
 
@@ -58,7 +59,7 @@ def test_a_chord_is_never_below_and_exact_at_whole_orders(monkeypatch: pytest.Mo
     assert np.all(chord[~WHOLE] > exact[~WHOLE] * 1.00001)
 
 
-@pytest.mark.parametrize(("rate", "multiplier"), [(0.01, 1.0), (0.05, 2.0), (0.2, 1.0), (1.0, 3.0)])
+@for_each(("rate", "multiplier"), [(0.01, 1.0), (0.05, 2.0), (0.2, 1.0), (1.0, 3.0)])
 def test_opacus_agrees_at_every_order(rate: float, multiplier: float) -> None:
     from opacus.accountants.analysis.rdp import compute_rdp
 
@@ -66,7 +67,7 @@ def test_opacus_agrees_at_every_order(rate: float, multiplier: float) -> None:
     assert divergences(Release(rate, multiplier), tuple(ORDERS[10:])) == pytest.approx(theirs, rel=2e-3)
 
 
-@pytest.mark.parametrize(("rate", "order"), [(1e-6, 61), (1e-6, 62), (1e-6, 63), (1e-5, 51), (1e-5, 52)])
+@for_each(("rate", "order"), [(1e-6, 61), (1e-6, 62), (1e-6, 63), (1e-5, 51), (1e-5, 52)])
 def test_rare_records_at_large_orders_are_the_binomial_sum(rate: float, order: int) -> None:
     terms = []
     for k in range(2, order + 1):

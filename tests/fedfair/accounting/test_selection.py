@@ -19,6 +19,7 @@ from fedfair.accounting.events import Preprocessed
 from fedfair.accounting.renyi import ORDERS
 from fedfair.accounting.selection import Selection, gamma_of, mean_of, most_gained, number_of_trials
 from fedfair.mechanisms.randomness import SystemEntropy, stream
+from tests.for_each import for_each
 
 SHAPES = [-0.5, 0.0, 0.5, 1.0]
 DELTA = 1e-6
@@ -33,8 +34,8 @@ def probabilities(gamma: float, shape: float, most: int = 4000) -> np.ndarray:
     return np.asarray(masses / masses.sum())
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("gamma", [0.05, 0.3])
+@for_each("shape", SHAPES)
+@for_each("gamma", [0.05, 0.3])
 def test_mean_and_gamma_are_those_of_the_distribution(shape: float, gamma: float) -> None:
     masses = probabilities(gamma, shape)
     mean = float(masses @ np.arange(1, len(masses) + 1))
@@ -42,7 +43,7 @@ def test_mean_and_gamma_are_those_of_the_distribution(shape: float, gamma: float
     assert gamma_of(mean, shape) == pytest.approx(gamma, rel=1e-6)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@for_each("shape", SHAPES)
 def test_draws_follow_the_distribution(shape: float) -> None:
     source, mean, draws = stream(5, "trials"), 4.0, 20_000
     drawn = np.array([number_of_trials(mean, shape, source) for _ in range(draws)])
@@ -59,15 +60,15 @@ def test_the_operating_system_draws_other_numbers_each_time() -> None:
     assert len(drawn) > 10
 
 
-@pytest.mark.parametrize(("mean", "shape"), [(1.0, 0.0), (0.5, 0.0), (10.0, -1.0), (10.0, 1.1), (math.inf, 0.0),
-                                             (math.nan, 0.0), (10.0, math.nan)])
+@for_each(("mean", "shape"), [(1.0, 0.0), (0.5, 0.0), (10.0, -1.0), (10.0, 1.1), (math.inf, 0.0),
+                              (math.nan, 0.0), (10.0, math.nan)])
 def test_a_distribution_that_is_none_is_refused(mean: float, shape: float) -> None:
     with pytest.raises(ValueError, match="trials are expected"):
         gamma_of(mean, shape)
 
 
-@pytest.mark.parametrize(("mean", "shape", "multiplier"), [(10.0, 0.0, 7.5), (3.0, 0.0, 2.0), (20.0, 1.0, 9.0),
-                                                          (5.0, 0.5, 4.0), (10.0, 1.0, 0.8)])
+@for_each(("mean", "shape", "multiplier"), [(10.0, 0.0, 7.5), (3.0, 0.0, 2.0), (20.0, 1.0, 9.0),
+                                           (5.0, 0.5, 4.0), (10.0, 1.0, 0.8)])
 def test_epsilon_is_less_than_by_renyi_divergences(mean: float, shape: float, multiplier: float) -> None:
     """dp-accounting has Theorem 2 of Papernot and Steinke; ours also holds by Renyi divergences, and is never above."""
     accountant = RdpAccountant(list(ORDERS))
@@ -162,7 +163,7 @@ def test_what_one_trial_costs_is_too_little() -> None:
     assert true_delta(p, q, epsilon({selection: 1}, delta)) <= delta
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@for_each("shape", SHAPES)
 def test_what_the_choice_costs_is_the_most_that_it_can(shape: float) -> None:
     """By the slow way: over many events of all probabilities."""
     selection = Selection(3.0, 12.0, shape)

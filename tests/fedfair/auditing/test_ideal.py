@@ -10,9 +10,10 @@ import pytest
 from fedfair.accounting import Release, epsilon
 from fedfair.auditing.bounds import epsilon_of_mu, ideal_bound, lower_bound, mu_of_epsilon
 from tests.fedfair.auditing.test_bounds import one_gaussian_release
+from tests.for_each import for_each
 
 
-@pytest.mark.parametrize("claimed", [0.3, 1.0, 3.0, 8.0])
+@for_each("claimed", [0.3, 1.0, 3.0, 8.0])
 def test_an_attacker_of_one_gaussian_release_reaches_it(claimed: float) -> None:
     mu = mu_of_epsilon(claimed, 1e-5)
     reached = [lower_bound(*one_gaussian_release(mu, 5000, seed), 1e-5).epsilon for seed in range(8)]
@@ -21,7 +22,7 @@ def test_an_attacker_of_one_gaussian_release_reaches_it(claimed: float) -> None:
     assert ideal < claimed
 
 
-@pytest.mark.parametrize("claimed", [1.0, 2.0, 3.0, 5.0, 8.0])
+@for_each("claimed", [1.0, 2.0, 3.0, 5.0, 8.0])
 def test_of_epsilons_from_1_to_8_it_is_about_half(claimed: float) -> None:
     assert 0.4 * claimed < ideal_bound(claimed, 20_000, 1e-5) < 0.55 * claimed
 

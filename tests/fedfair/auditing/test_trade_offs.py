@@ -21,6 +21,7 @@ from fedfair.auditing.bounds import (
     mu_of_epsilon,
 )
 from tests.fedfair.auditing.test_bounds import one_gaussian_release
+from tests.for_each import for_each
 
 
 def coin(epsilon: float) -> Least:
@@ -66,8 +67,8 @@ def by_linear_program(canaries: int, guesses: int, correct: int, least: Least) -
     return -float(found.fun)
 
 
-@pytest.mark.parametrize("least", [gaussian(0.5), gaussian(2.0), coin(1.0)], ids=["narrow", "wide", "coin"])
-@pytest.mark.parametrize(("canaries", "guesses"), [(6, 6), (12, 5), (40, 8)])
+@for_each("least", [gaussian(0.5), gaussian(2.0), coin(1.0)])
+@for_each(("canaries", "guesses"), [(6, 6), (12, 5), (40, 8)])
 def test_no_probabilities_that_keep_the_inequalities_make_more_right_guesses_likelier(
         least: Least, canaries: int, guesses: int) -> None:
     """And some make them as likely, so that the bound is the best that follows from the inequalities."""
@@ -91,8 +92,8 @@ EXACT: dict[str, tuple[Least, Callable[[int], np.ndarray]]] = {
 once."""
 
 
-@pytest.mark.parametrize("name", EXACT)
-@pytest.mark.parametrize("canaries", [1, 5, 30, 200])
+@for_each("name", EXACT)
+@for_each("canaries", [1, 5, 30, 200])
 def test_games_that_are_known_exactly_stay_below_the_bound(name: str, canaries: int) -> None:
     least, probabilities = EXACT[name]
     for correct, tail in enumerate(tails(probabilities(canaries))):
@@ -110,7 +111,7 @@ JAX_PRIVACY = [
 PyPI; that of its repository at commit 8967688, 2.3.0.dev0, is the same), computed with dp_accounting 0.6.0."""
 
 
-@pytest.mark.parametrize(("canaries", "guesses", "correct", "error", "delta", "epsilon"), JAX_PRIVACY)
+@for_each(("canaries", "guesses", "correct", "error", "delta", "epsilon"), JAX_PRIVACY)
 def test_another_implementation_has_the_same_figures(canaries: int, guesses: int, correct: int, error: float,
                                                      delta: float, epsilon: float) -> None:
     found = epsilon_of_mu(mu_from_guesses(canaries, guesses, correct, error), delta)

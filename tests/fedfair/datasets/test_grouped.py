@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fedfair.datasets import GroupedDataset
 from fedfair.datasets.features.encoding import Encoding, Feature
 from fedfair.datasets.grouped import Pixels
+from tests.for_each import for_each
 
 
 def toy(records: int = 100, groups: int = 3) -> GroupedDataset:
@@ -31,7 +32,7 @@ def test_parts_that_do_not_fit_together_are_refused() -> None:
         GroupedDataset(x, zeros - 1, zeros, ("a",), 2)
 
 
-@pytest.mark.parametrize(("parts", "message"), [
+@for_each(("parts", "message"), [
     ({"participant": torch.zeros(2).long()}, "participant has 2 numbers, but there are 3 records: give one for each"),
     ({"published": torch.zeros(4).long()}, "published has 4 numbers, but there are 3 records"),
     ({"records": torch.arange(1)}, "records has 1 numbers, but there are 3 records"),
@@ -79,8 +80,7 @@ def test_an_empty_subset_has_no_records() -> None:
     assert empty.group_sizes() == (0, 0, 0)
 
 
-@pytest.mark.parametrize(("shape", "most"), [((), 4096), ((0,), 4096), ((100,), 4096), ((3, 64, 64), 85),
-                                             ((2**21,), 1)])
+@for_each(("shape", "most"), [((), 4096), ((0,), 4096), ((100,), 4096), ((3, 64, 64), 85), ((2**21,), 1)])
 def test_the_larger_the_records_the_fewer_go_through_a_model_together(shape: tuple[int, ...], most: int) -> None:
     zeros = torch.zeros(5000).long()
     portions = GroupedDataset(torch.zeros(1).expand(5000, *shape), zeros, zeros, ("a",), 1).portions(torch.arange(5000))

@@ -14,6 +14,7 @@ from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.table import from_csv
 from tests.conftest import SHARED
+from tests.for_each import for_each
 
 INPUTS = SHARED / "inputs"
 LABELS = {"people.csv": "hired", "label spaces.csv": "credit decision"}
@@ -56,7 +57,7 @@ def test_every_file_is_in_the_table() -> None:
     assert files == {*LIKE_BASE, *READ, *MENDED, *REFUSED}
 
 
-@pytest.mark.parametrize("name", LIKE_BASE)
+@for_each("name", LIKE_BASE)
 def test_the_same_table_is_read_from_other_formats(name: str) -> None:
     base, other = read("base.csv"), read(name)
     assert other.columns == base.columns
@@ -65,12 +66,12 @@ def test_the_same_table_is_read_from_other_formats(name: str) -> None:
     assert torch.equal(other.y, base.y)
 
 
-@pytest.mark.parametrize("name", READ)
+@for_each("name", READ)
 def test_a_file_is_read(name: str) -> None:
     assert read(name).x.shape == READ[name]
 
 
-@pytest.mark.parametrize("name", MENDED)
+@for_each("name", MENDED)
 def test_a_doubtful_file_is_refused_with_the_setting_that_mends_it(name: str) -> None:
     message, settings, shape = MENDED[name]
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -78,7 +79,7 @@ def test_a_doubtful_file_is_refused_with_the_setting_that_mends_it(name: str) ->
     assert read(name, **settings).x.shape == shape
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@for_each("name", REFUSED)
 def test_a_file_that_nothing_mends_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=REFUSED[name]):
         read(name)

@@ -28,6 +28,7 @@ from fedfair.datasets.schema import SchemaMismatch
 from fedfair.datasets.split import Together, dealt, numbers_of_names, numbers_of_rows
 from fedfair.protocol.task import Task
 from simulations.fitting.kinds import _cells
+from tests.for_each import for_each
 
 CELLS = ["1", "2.5", "1,5", "1.234", "0,5", "", "?", "x", '24"', '"24', "'", "\\", '\\"', "a,b", "a;b", "\t", "é",
          "007", "12345678901234567", "true", "TRUE", "1e5", "-", "$5", "5%", '""', "a\\", "#", "sep=;", "2020-01-01",
@@ -71,11 +72,11 @@ def test_a_line_of_text_changes_no_other(n: list[str], line: str, place: int, ma
         same_rows(rows_of(Path(folder) / "a.csv"), rows_of(Path(folder) / "b.csv"), place)
 
 
-@pytest.mark.parametrize(("encoding", "bytes_"), [("iso2022_jp", b"\x1b$B"), ("utf-7", b"+AA"), ("shift_jis", b"\x81"),
-                                                  ("gb18030", b"\x81\x30\x81"), ("utf-16", b"\x00\xd8"),
-                                                  ("utf-8", b"\xe2\x80"), ("cp1252", b"\x81"), ("utf-16", b"x"),
-                                                  ("utf-16-le", b"\n"), ("utf-16-be", b"\0"), ("utf-32-le", b"xyz"),
-                                                  ("utf-32-be", b"x"), ("cp500", b"\x0a")])
+@for_each(("encoding", "bytes_"), [("iso2022_jp", b"\x1b$B"), ("utf-7", b"+AA"), ("shift_jis", b"\x81"),
+                                   ("gb18030", b"\x81\x30\x81"), ("utf-16", b"\x00\xd8"),
+                                   ("utf-8", b"\xe2\x80"), ("cp1252", b"\x81"), ("utf-16", b"x"),
+                                   ("utf-16-le", b"\n"), ("utf-16-be", b"\0"), ("utf-32-le", b"xyz"),
+                                   ("utf-32-be", b"x"), ("cp500", b"\x0a")])
 def test_what_is_no_text_in_an_encoding_changes_no_other_line(encoding: str, bytes_: bytes, tmp_path: Path) -> None:
     """Such as a sign after which the encoding reads all that follows in another way."""
     head, *lines = ["n,c,y\n", *(f"{row},c{row},yes\n" for row in range(5))]
@@ -187,8 +188,8 @@ def test_a_cell_of_a_workbook_changes_no_other(data: st.DataObject, asked: Asked
     assert np.abs(counted[0] - counted[1]).sum() <= 2
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "feather", "xlsx"])
-@pytest.mark.parametrize("other", [None, 3])
+@for_each("suffix", ["parquet", "feather", "xlsx"])
+@for_each("other", [None, 3])
 def test_a_missing_value_changes_no_other(suffix: str, other: int | None, tmp_path: Path) -> None:
     large = 2**50 if suffix == "xlsx" else 12345678901234567
     for name, cell in (("a", 7), ("b", other)):

@@ -15,6 +15,7 @@ from fedfair.datasets.features.encoding import Encoding, Feature
 from fedfair.datasets.features.features import standardise
 from fedfair.datasets.split import keep, reduce_group, split
 from fedfair.protocol.task import Task
+from tests.for_each import for_each
 
 
 def sizes(data: GroupedDataset) -> dict[str, int]:
@@ -52,8 +53,8 @@ def test_a_split_is_random_and_follows_its_seed() -> None:
     assert set(first.tolist()) != set(range(70))
 
 
-@pytest.mark.parametrize(("imbalance", "kept"), [("8:40", 40), ("8:9%", 9), ("8:0.5%", 0), ("8:100%", 100), ("8:0", 0),
-                                                 ("8:100", 100)])
+@for_each(("imbalance", "kept"), [("8:40", 40), ("8:9%", 9), ("8:0.5%", 0), ("8:100%", 100), ("8:0", 0),
+                                  ("8:100", 100)])
 def test_one_group_of_the_training_part_is_thinned_out(imbalance: str, kept: int) -> None:
     ten = torch.arange(1000) % 10
     data = GroupedDataset(torch.zeros(1000, 1), ten, ten, tuple("0123456789"), 10)
@@ -68,7 +69,7 @@ def test_a_group_name_may_hold_a_colon() -> None:
     assert sizes(reduce_group(Parts(data, data, data), "a:b:1", 0).train) == {"a:b": 1, "c": 2}
 
 
-@pytest.mark.parametrize(("imbalance", "expected"), [
+@for_each(("imbalance", "expected"), [
     ("eight", "write GROUP:RECORDS"), ("8:", "write GROUP:RECORDS"), (":5", "write GROUP:RECORDS"),
     ("8:-1", "write GROUP:RECORDS"), ("8:200%", "write GROUP:RECORDS"), ("8:many", "write GROUP:RECORDS"),
     ("8:nan", "write GROUP:RECORDS"), ("8:inf", "."), ("11:5", "unknown group '11'"),

@@ -6,9 +6,10 @@ import pandas as pd
 import pytest
 
 from fedfair.datasets.hugging_face import parts_of, refuse_hidden_labels
+from tests.for_each import for_each
 
 
-@pytest.mark.parametrize(("names", "parts"), [
+@for_each(("names", "parts"), [
     ("train test", (0, 2)), ("train validation test", (0, 1, 2)), ("training testing", (0, 2)),
     ("train val test", (0, 1, 2)), ("Train dev Test", (0, 1, 2)), ("train eval", (0, 2)),
     ("train eval test", (0, 1, 2)),
@@ -30,7 +31,7 @@ def check(train: list[object], test: list[object]) -> None:
     refuse_hidden_labels(labels, pd.Series([0] * len(train) + [2] * len(test)))
 
 
-@pytest.mark.parametrize(("test", "message"), [
+@for_each(("test", "message"), [
     ([-1, -1], r"are hidden \(-1\)"), (["?", "?"], r"are hidden \(\?\)"), ([None, None], r"are hidden \(no value\)"),
     ([1, -1], "are hidden"), ([9, 1], "a class that no other part has, '9'"), (["x"], "no other part has, 'x'")])
 def test_hidden_labels_are_refused(test: list[object], message: str) -> None:

@@ -15,6 +15,7 @@ from fedfair.datasets.features.encoder import encode
 from fedfair.datasets.schema import RECORDS, Listed, Schema, position, prepared, read
 from fedfair.datasets.table import from_table
 from fedfair.protocol.task import Task
+from tests.for_each import for_each
 
 TABLES = ("adult", "bank", "compas", "credit", "dutch", "law")
 SCHEMA = Schema.of("a code book", {"age": (0, 100)},
@@ -78,12 +79,12 @@ def test_tables_have_public_features_of_every_record(data_dir: Path, name: str) 
     assert 0 <= float(data.x.min()) <= float(data.x.max()) <= 1
 
 
-@pytest.mark.parametrize("name", [*TABLES, "digits", "mnist", "shakespeare"])
+@for_each("name", [*TABLES, "digits", "mnist", "shakespeare"])
 def test_built_in_data_are_prepared_without_looking_at_records(data_dir: Path, name: str) -> None:
     assert Task(dataset=name).learned_from_records() is None
 
 
-@pytest.mark.parametrize("name", TABLES)
+@for_each("name", TABLES)
 def test_papers_scaling_is_learned_from_records(data_dir: Path, name: str) -> None:
     assert Task(dataset=name, preprocessing="records").learned_from_records()
 

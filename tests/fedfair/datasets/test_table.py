@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fedfair.datasets.table import from_csv, from_frame, group_names
+from tests.for_each import for_each
 
 
 def table() -> pd.DataFrame:
@@ -71,7 +72,7 @@ def test_labels_that_are_numbers_are_sorted_as_numbers(values: list[object], nam
     assert group_names(frame, ["sex"]) == [names[number] for number in data.group.tolist()]
 
 
-@pytest.mark.parametrize(("change", "message"), [
+@for_each(("change", "message"), [
     (lambda f: f.assign(age=[1, None, 3, 4], town=["x", None, "y", "z"]),
      r"missing values in age \(1\), town \(1\), in 1 of 4 rows: fill them"),
     (lambda f: f.assign(sex="f"), "column 'sex' has the single value 'f'"),
@@ -96,7 +97,7 @@ def test_a_column_that_is_label_and_group_is_not_a_feature(tmp_path: Path) -> No
     assert data.x.shape[1] == 3 + 3 + 2
 
 
-@pytest.mark.parametrize(("content", "message"), [
+@for_each(("content", "message"), [
     (b"", "is not a complete CSV file"), (b'a,b\n1,"2\n', "is not a complete CSV file|unknown column"),
     (b"good,sex,x\n1,f,2\n0,m,3,4,5\n", "is not a complete CSV file"),
     (b"good,sex,x\n1,f,2,\n0,m,3,\n", "line 2, saw 4.* no row has more values than the first line has names"),

@@ -9,6 +9,7 @@ import torch
 
 from fedfair.datasets import GroupedDataset, Parts, names
 from fedfair.datasets.split import Together, split, units
+from tests.for_each import for_each
 
 SHARES = (0.7, 0.1, 0.2)
 
@@ -23,8 +24,8 @@ def persons(parts: Parts) -> list[set[int]]:
     return [set(part.participant.tolist()) for _, part in parts]
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("published", [False, True])
+@for_each("seed", range(5))
+@for_each("published", [False, True])
 def test_all_records_of_a_participant_are_in_one_part(seed: int, published: bool) -> None:
     data = people()
     if published:  # a test part alone: the validation part is drawn

@@ -11,6 +11,7 @@ import torch
 
 from fedfair.protocol.task import Task
 from simulations import Experiment, run
+from tests.for_each import for_each
 
 
 def own(tmp_path: Path, weights: list[Any], **settings: Any) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def test_a_weight_stays_with_its_record_and_is_no_feature(tmp_path: Path, known:
     assert Task.model_validate_json(task.text) == task
 
 
-@pytest.mark.parametrize(("weights", "settings", "message"), [
+@for_each(("weights", "settings", "message"), [
     ([1, -1], {"record_weight": "w"}, "'w' has '-1' in row 2: a weight is a number from 0 to 1,000,000"),
     ([1, 1e7], {"record_weight": "w"}, "in row 2: a weight is a number from 0"),
     (["x", 1], {"record_weight": "w"}, "missing values in w"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fedfair.fairness.group_counts import GroupCounts, Scores
 from fedfair.fairness.metrics import ALL, metrics
 from fedfair.fairness.sklearn_metrics import find_metric, further
+from tests.for_each import for_each
 
 NAMES = ("matthews_corrcoef", "f1_macro", "jaccard_score", "cohen_kappa_score", "sklearn:recall_macro", "zero_one_loss",
          "balanced_accuracy")
@@ -114,7 +115,7 @@ def test_log_loss_of_a_group_with_one_label_is_that_of_its_scores() -> None:
     assert found["neg_log_loss"] == pytest.approx(float(logits.log_softmax(1)[:, 1].mean()), rel=0.01)
 
 
-@pytest.mark.parametrize(("names", "classes", "says"), [
+@for_each(("names", "classes", "says"), [
     (("mathews_corrcoef",), 2, "did you mean 'matthews_corrcoef'"),
     (("silhouette_score",), 2, "does not compute from labels, decisions or scores"),
     (("f1",), 3, "refuses for 3 classes: .*average"),

@@ -17,6 +17,7 @@ from fedfair.gradients.probe import per_example
 from fedfair.mechanisms.clipping import Flat, GlobalAdapt, PerGroup, Reweighted, sensitivity
 from fedfair.models.published import loss
 from tests.fedfair.gradients.probing import made, randint, randn
+from tests.for_each import for_each
 
 NAMES = {"weight": "weight"}
 SIZES = [(1e-30, 1e25), (1e25, 1e-30), (1e-23, 1e19), (1e-25, 1e20), (1e-22, 1e-3), (1e18, 1e18), (1e19, 1e-3),
@@ -39,7 +40,7 @@ def length(layer: Any, weights: Tensor) -> Tensor:
     return torch.cat([value.double().flatten() for value in layer.weighted_sum(weights).values()]).norm()
 
 
-@pytest.mark.parametrize(("inputs", "deltas"), SIZES)
+@for_each(("inputs", "deltas"), SIZES)
 def test_norms_are_those_of_what_is_summed_and_no_record_passes_the_clip(inputs: float, deltas: float) -> None:
     for layer in [*layers(1, inputs, deltas), *layers(4, inputs, deltas)]:
         found = norms([layer], torch.zeros(3))
@@ -71,9 +72,9 @@ def test_one_layer_that_underflows_beside_one_that_does_not(widths: tuple[int, .
     assert float(found[0]) == pytest.approx((240**0.5) * 1e-1, rel=1e-3)
 
 
-@pytest.mark.parametrize("make", [lambda: nn.Linear(3, 1000),
-                                  lambda: nn.Sequential(nn.Linear(3, 8, bias=False), nn.ReLU(), nn.Linear(8, 10))])
-@pytest.mark.parametrize("size", [1e-40, 1e-30, 1e10, 1e18, 3e19, 1e30])
+@for_each("make", [lambda: nn.Linear(3, 1000),
+                   lambda: nn.Sequential(nn.Linear(3, 8, bias=False), nn.ReLU(), nn.Linear(8, 10))])
+@for_each("size", [1e-40, 1e-30, 1e10, 1e18, 3e19, 1e30])
 def test_records_of_every_size_are_clipped_in_whole_models(make: Callable[[], nn.Module], size: float) -> None:
     model, x, y = made(make).float(), torch.full((2, 3), size), torch.tensor([0, 1])
     probe = per_example(model, loss, x, y)

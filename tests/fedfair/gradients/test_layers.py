@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from fedfair.gradients.layer_gradients import Lookups, Materialised, OuterProducts, Turned
 from tests.fedfair.gradients.probing import check_recorded, few, made, parts_of, randint, randn, seeds, small
+from tests.for_each import for_each
 
 
 @few
@@ -84,7 +85,7 @@ def test_convolutions_are_the_same_in_any_memory_format(width: int, o: int) -> N
     assert all(torch.allclose(value, sums[1][name], rtol=0, atol=1e-12) for name, value in sums[0].items())
 
 
-@pytest.mark.parametrize(("layer", "size", "kind"), [
+@for_each(("layer", "size", "kind"), [
     (lambda: nn.Conv2d(6, 40, 3), 4, OuterProducts),
     (lambda: nn.Conv2d(6, 40, 3, padding="same", dilation=2), 3, OuterProducts),
     (lambda: nn.Conv2d(6, 40, 3, padding="same"), 6, Materialised),

@@ -22,6 +22,7 @@ from tests.fedfair.gradients import mixing_layers
 from tests.fedfair.gradients.mixing_layers import CENTRES, CLASSES, Function, between, standardised
 from tests.fedfair.gradients.mixing_table import FAST, REFUSED, SINGLE, TABLE, VMAP, built, records
 from tests.fedfair.gradients.probing import one_by_one, randint, randn
+from tests.for_each import for_each
 
 CLIP_NORM = 1.0
 
@@ -43,9 +44,9 @@ def test_what_happens_to_a_model() -> None:
     assert happened == {name: line.outcome for name, line in TABLE.items()}
 
 
-@pytest.mark.parametrize("place", ["first", "last"])
-@pytest.mark.parametrize("function", [lambda model, h: h.cumsum(0), lambda model, h: h.flip(0).cumsum(0).flip(0),
-                                      lambda model, h: h * h[:1], lambda model, h: h * h[-1:]])
+@for_each("place", ["first", "last"])
+@for_each("function", [lambda model, h: h.cumsum(0), lambda model, h: h.flip(0).cumsum(0).flip(0),
+                       lambda model, h: h * h[:1], lambda model, h: h * h[-1:]])
 def test_an_example_that_sees_others_and_is_not_seen_is_found_whichever_row_is_drawn(
         function: Function, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interaction.secrets, "randbelow", lambda size: 0 if place == "first" else size - 1)
@@ -61,7 +62,7 @@ def clipped_sum(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return torch.cat([value.flatten() for value in sums.values()])
 
 
-@pytest.mark.parametrize("name", [name for name, line in TABLE.items() if line.outcome != REFUSED])
+@for_each("name", [name for name, line in TABLE.items() if line.outcome != REFUSED])
 def test_a_record_changes_what_is_released_by_the_clip_norm_at_most(name: str) -> None:
     """Also after a batch that holds the record, and far from the weights and records that the model was tried at.
 
@@ -82,7 +83,7 @@ def test_a_record_changes_what_is_released_by_the_clip_norm_at_most(name: str) -
         assert torch.allclose(clipped_sum(model, x[:size], y[:size]), without, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name, line in TABLE.items() if line.outcome != REFUSED])
+@for_each("name", [name for name, line in TABLE.items() if line.outcome != REFUSED])
 def test_released_gradients_are_those_of_one_example_at_a_time(name: str) -> None:
     line = TABLE[name]
     model, (x, y) = built(line).eval(), records(line)
@@ -93,7 +94,7 @@ def test_released_gradients_are_those_of_one_example_at_a_time(name: str) -> Non
     torch.testing.assert_close(probe.losses, losses, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("change", [
+@for_each("change", [
     lambda model: model.train(), lambda model: model[1].train(), lambda model: setattr(model[1], "training", True),
     lambda model: (setattr(model[1], "running_mean", None), setattr(model[1], "running_var", None)),
     lambda model: model[1].register_forward_hook(lambda m, a, out: standardised(out)),
@@ -109,8 +110,8 @@ def test_a_frozen_batch_norm_that_thaws_is_refused_at_the_next_batch(change: Cal
     assert all(torch.equal(value, before[name]) for name, value in model[1].named_buffers())
 
 
-@pytest.mark.parametrize("size", [1, 5])
-@pytest.mark.parametrize("name", ["batch norm by hand, dropout beside it", "zero-initialised gate", "largest value"])
+@for_each("size", [1, 5])
+@for_each("name", ["batch norm by hand, dropout beside it", "zero-initialised gate", "largest value"])
 def test_a_refusal_looks_at_no_record(name: str, size: int) -> None:
     """Whatever the records are, and however few: only shape and type of `x` count."""
     line = TABLE[name]

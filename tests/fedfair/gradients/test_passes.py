@@ -20,6 +20,7 @@ from fedfair.gradients.probe import per_example
 from fedfair.models.find import build
 from fedfair.models.published import loss
 from tests.fedfair.gradients.probing import assert_close, check, few, made, randint, randn, seeds, small, squared_error
+from tests.for_each import for_each
 
 WIDTH = 3
 LINKS: dict[str, Callable[[], nn.Module]] = {
@@ -87,11 +88,11 @@ def test_published_models_are_gone_through_by_hand(name: str, shape: tuple[int, 
     assert gradients._paths[model] is gradients.chained
 
 
-@pytest.mark.parametrize(("first", "x", "width"), [
+@for_each(("first", "x", "width"), [
     (lambda: nn.Embedding(7, 2, padding_idx=0), randint(7, 6, 3), 6),
     (lambda: nn.Conv2d(1, 2, 3), randn(6, 1, 4, 4), 8), (lambda: nn.LayerNorm(4), randn(6, 3, 4), 12),
     (lambda: nn.GroupNorm(1, 2), randn(6, 2, 3), 6)])
-@pytest.mark.parametrize("spare", [False, True])
+@for_each("spare", [False, True])
 def test_the_first_layer_may_be_any_that_is_known(first: Callable[[], nn.Module], x: Tensor, width: int, spare: bool
                                                   ) -> None:
     """Also beside a layer that is never called, which nobody waits for."""
@@ -110,7 +111,7 @@ def test_the_next_word_is_gone_through_by_hand() -> None:
     assert gradients._paths[model] is gradients.chained
 
 
-@pytest.mark.parametrize("kind", ["forward_pre_hook", "forward_hook", "full_backward_pre_hook", "full_backward_hook"])
+@for_each("kind", ["forward_pre_hook", "forward_hook", "full_backward_pre_hook", "full_backward_hook"])
 def test_no_layer_is_known_while_a_hook_on_all_modules_may_change_it(kind: str) -> None:
     model = nn.Sequential(nn.Linear(4, 2))
     handle = getattr(nn.modules.module, f"register_module_{kind}")(lambda *_: None)
@@ -142,8 +143,8 @@ def overridden(model: nn.Sequential, where: int | None) -> None:
     changed.forward = lambda x: 3 * forward(x)
 
 
-@pytest.mark.parametrize("where", [None, 0, 1])
-@pytest.mark.parametrize("change", [hooked, overridden])
+@for_each("where", [None, 0, 1])
+@for_each("change", [hooked, overridden])
 def test_a_chain_that_is_changed_after_its_first_batch_is_left_to_autograd(
         change: Callable[[nn.Sequential, int | None], None], where: int | None) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).double()
@@ -161,7 +162,7 @@ class Squared(nn.Sequential):
         return torch.square(super().forward(x))
 
 
-@pytest.mark.parametrize("model", [
+@for_each("model", [
     *(nn.Sequential(nn.Linear(4, 4), layer, nn.Linear(4, 2)) for layer in (Square(), nn.GELU(), nn.LayerNorm(4))),
     nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 2)), nn.Sequential(Squared(nn.Linear(4, 4)), nn.Linear(4, 2)),
     Squared(nn.Linear(4, 2))])

@@ -23,6 +23,7 @@ from tests.fedfair.gradients.probing import (
     squared_error,
     text_model,
 )
+from tests.for_each import for_each
 
 
 class Twice(nn.Module):
@@ -104,8 +105,8 @@ class Scaled(nn.Module):
         return h * 2 if self.branch and bool((x[0] > 0).any()) and len(x) == 0 else h
 
 
-@pytest.mark.parametrize("branch", [False, True])
-@pytest.mark.parametrize("shape", [(3,), ()], ids=["row", "number"])
+@for_each("branch", [False, True])
+@for_each("shape", [(3,), ()])
 def test_a_parameter_of_ones_own(branch: bool, shape: tuple[int, ...]) -> None:
     check(made(lambda: Scaled(branch, shape)), randn(5, 4))
 
@@ -241,8 +242,8 @@ def test_an_empty_batch_gives_zeros(make: Callable[[], nn.Module], x: Tensor) ->
     assert not any(value.any() for value in sums.values())
 
 
-@pytest.mark.parametrize(("make", "x"), [(text_model, randint(7, 1, 3)), (image_model, randn(1, 2, 8, 8)),
-                                         (Scaled, randn(1, 4)), (Recurrent, randint(7, 1, 3))])
+@for_each(("make", "x"), [(text_model, randint(7, 1, 3)), (image_model, randn(1, 2, 8, 8)),
+                          (Scaled, randn(1, 4)), (Recurrent, randint(7, 1, 3))])
 def test_a_batch_of_one(make: Callable[[], nn.Module], x: Tensor) -> None:
     check(made(make), x)
 
@@ -269,7 +270,7 @@ def test_an_example_that_is_not_finite_shows_in_its_norm_alone(bad: float) -> No
 # What is refused.
 
 
-@pytest.mark.parametrize(("layer", "x"), [
+@for_each(("layer", "x"), [
     (nn.BatchNorm1d(3), randn(4, 3)), (nn.BatchNorm2d(3), randn(4, 3, 5, 5)), (nn.SyncBatchNorm(3), randn(4, 3, 5)),
     (nn.InstanceNorm1d(3, affine=True, track_running_stats=True), randn(4, 3, 5))])
 def test_layers_that_mix_examples_are_refused_by_name(layer: nn.Module, x: Tensor) -> None:
@@ -349,8 +350,8 @@ def test_a_loss_that_is_not_one_number_an_example_is_refused(loss: Loss) -> None
         per_example(made(lambda: nn.Linear(4, 3)), loss, randn(5, 4), randn(5, 3))
 
 
-@pytest.mark.parametrize("batch", [5, 0])
-@pytest.mark.parametrize("make", [nn.Flatten, lambda: nn.Linear(4, 3).requires_grad_(False)])
+@for_each("batch", [5, 0])
+@for_each("make", [nn.Flatten, lambda: nn.Linear(4, 3).requires_grad_(False)])
 def test_a_model_without_trained_parameters_is_refused(make: Callable[[], nn.Module], batch: int) -> None:
     with pytest.raises(ValueError, match="nothing to train"):
         per_example(made(make), squared_error, randn(batch, 4), randn(batch, 4))
@@ -359,9 +360,9 @@ def test_a_model_without_trained_parameters_is_refused(make: Callable[[], nn.Mod
 # The model is left as it was.
 
 
-@pytest.mark.parametrize(("make", "x"), [(image_model, randn(4, 2, 8, 8)), (Scaled, randn(4, 4)), (Twice, randn(4, 4)),
-                                         (Recurrent, randint(7, 4, 3))])
-@pytest.mark.parametrize("training", [True, False])
+@for_each(("make", "x"), [(image_model, randn(4, 2, 8, 8)), (Scaled, randn(4, 4)), (Twice, randn(4, 4)),
+                          (Recurrent, randint(7, 4, 3))])
+@for_each("training", [True, False])
 def test_a_probe_leaves_the_model_as_it_was(make: Callable[[], nn.Module], x: Tensor, training: bool) -> None:
     model = made(make).train(training)
     first = next(iter(model.children())).eval()

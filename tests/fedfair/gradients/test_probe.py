@@ -25,6 +25,7 @@ from tests.fedfair.gradients.probing import (
     small,
     text_model,
 )
+from tests.for_each import for_each
 
 
 @few
@@ -39,7 +40,7 @@ def test_convolutions_with_group_norm_pooling_and_linear(batch: int, seed: int) 
     check_recorded(made(image_model, seed), randn(batch, 2, 8, 8, seed=seed), seed)
 
 
-@pytest.mark.parametrize("after", [nn.ReLU, nn.ELU, nn.LeakyReLU, nn.Hardtanh])
+@for_each("after", [nn.ReLU, nn.ELU, nn.LeakyReLU, nn.Hardtanh])
 def test_activations_that_overwrite_a_layers_output(after: type[nn.Module]) -> None:
     model = made(lambda: nn.Sequential(nn.Linear(4, 5), after(inplace=True), nn.LayerNorm(5), after(inplace=True),
                                        nn.Linear(5, 3), after(inplace=True)))

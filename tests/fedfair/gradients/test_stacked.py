@@ -17,6 +17,7 @@ from fedfair.gradients.probe import per_example
 from fedfair.gradients.stacked import Batches, refuse_unstackable, stacked
 from fedfair.models.published import loss
 from tests.fedfair.gradients.probing import assert_close, few, seeds, small
+from tests.for_each import for_each
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "tanh": Tanh, "torch's tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "relu": lambda: nn.ReLU(inplace=True)}
@@ -104,7 +105,7 @@ def hooked() -> nn.Sequential:
     return model
 
 
-@pytest.mark.parametrize("model", [
+@for_each("model", [
     nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2, 2)), nn.Sequential(OwnLinear(3, 2)), tied(), frozen(),
     hooked(), nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3)), nn.Sequential(nn.Flatten(2), nn.Linear(3, 2)),
     nn.Sequential(nn.Linear(3, 3), nn.Dropout(), nn.Linear(3, 2))])

@@ -18,6 +18,7 @@ from fedfair.mechanisms.histograms import (
     sensitivity,
 )
 from fedfair.mechanisms.randomness import generator
+from tests.for_each import for_each
 
 
 def below(numbers: np.ndarray, multiplier: float = 0.0, seed: int = 0) -> torch.Tensor:
@@ -47,7 +48,7 @@ def test_without_noise_bins_hold_about_equal_shares() -> None:
     assert shares == pytest.approx(np.full(10, 0.1), abs=0.01)
 
 
-@pytest.mark.parametrize(("values", "ends"), [
+@for_each(("values", "ends"), [
     ([0] * 50 + [1] * 50, (1.0,)), ([0] * 95 + [1] * 5, (1.0,)), ([7] * 40, ()),
     ([40] * 90 + [*range(1, 40)] + [*range(41, 80)], (27.0, 40.0, 41.0, 54.0))])
 def test_a_value_that_is_heavy_has_a_bin_of_its_own(values: list[int], ends: tuple[float, ...]) -> None:

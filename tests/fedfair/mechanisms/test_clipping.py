@@ -24,6 +24,7 @@ from fedfair.mechanisms.clipping import (
     Unclipped,
     sensitivity,
 )
+from tests.for_each import for_each
 
 K = 3
 bounds = st.floats(1e-3, 1e3)
@@ -105,7 +106,7 @@ def test_adding_or_removing_a_record_changes_the_sum_by_at_most_its_groups_sensi
     assert float(change.norm()) <= rule.group_sensitivities(K)[one[1]] * (1 + 1e-12) + 1e-12 * largest * len(groups)
 
 
-@pytest.mark.parametrize("rule", EXAMPLES[1:])
+@for_each("rule", EXAMPLES[1:])
 def test_the_sensitivity_is_reached(rule: ClipRule) -> None:
     """No more noise than the rule needs: some record of each group adds what is stated, or comes as near as asked."""
     reached = torch.zeros(K, dtype=torch.float64)
@@ -133,7 +134,7 @@ def test_without_clipping_nothing_bounds_a_record() -> None:
     assert math.isinf(sensitivity(Unclipped(), 2))
 
 
-@pytest.mark.parametrize("rule", EXAMPLES)
+@for_each("rule", EXAMPLES)
 def test_a_zero_gradient_stays_zero(rule: ClipRule) -> None:
     """Hazard 9: no division by its norm."""
     norms, groups = one_per_group(0.0)
@@ -142,8 +143,8 @@ def test_a_zero_gradient_stays_zero(rule: ClipRule) -> None:
     assert not (coefficients * norms).any()
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-@pytest.mark.parametrize("rule", EXAMPLES)
+@for_each("bad", [math.nan, math.inf])
+@for_each("rule", EXAMPLES)
 def test_a_gradient_that_is_not_finite_never_passes_unclipped(rule: ClipRule, bad: float) -> None:
     """Hazard 9: what is scaled stays not a number, so that the node can leave it out."""
     norms, groups = one_per_group(bad)
@@ -151,21 +152,21 @@ def test_a_gradient_that_is_not_finite_never_passes_unclipped(rule: ClipRule, ba
     assert not bool(scaled.isfinite().any())
 
 
-@pytest.mark.parametrize("rule", EXAMPLES[1:])
+@for_each("rule", EXAMPLES[1:])
 def test_a_nan_norm_gives_a_nan_coefficient_for_its_own_record_alone(rule: ClipRule) -> None:
     norms = torch.tensor([1.0, math.nan, 2.0], dtype=torch.float64)
     assert rule.coefficients(norms, torch.arange(3)).isnan().tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("rule", EXAMPLES)
+@for_each("dtype", [torch.float32, torch.float64])
+@for_each("rule", EXAMPLES)
 def test_an_empty_batch_has_no_coefficients_and_the_dtype_is_kept(rule: ClipRule, dtype: torch.dtype) -> None:
     empty = rule.coefficients(torch.zeros(0, dtype=dtype), torch.zeros(0, dtype=torch.long))
     assert empty.shape == (0,)
     assert empty.dtype == rule.coefficients(torch.ones(2, dtype=dtype), torch.tensor([0, 1])).dtype == dtype
 
 
-@pytest.mark.parametrize(("make", "message"), [
+@for_each(("make", "message"), [
     (lambda: Flat(1e-40), "clip_norm of the clip rule Flat is 1e-40, with which float32 does not compute exactly"),
     (lambda: PerGroup((1.0, 1e31)), "clip_norms of the clip rule PerGroup is 1e\\+31"),
     (lambda: GlobalAdapt(1e-20, 1e20), "clip_norm / bound of the clip rule GlobalAdapt is 1e-40"),

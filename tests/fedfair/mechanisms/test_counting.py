@@ -20,6 +20,7 @@ from fedfair.mechanisms.counting import (
     Losses,
     Predictions,
 )
+from tests.for_each import for_each
 
 K = 3
 batches = st.lists(st.tuples(st.floats(0, 2), st.integers(0, K - 1)), max_size=8)
@@ -123,7 +124,7 @@ def test_predictions_are_never_counted_from_norms(norms: list[float]) -> None:
         counted(Predictions(1.0), [(norm, 0) for norm in norms])
 
 
-@pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, math.nan])
+@for_each("temperature", [0.0, -1.0, math.inf, math.nan])
 def test_a_temperature_that_bounds_nothing_is_refused(temperature: float) -> None:
     with pytest.raises(ValueError, match="it must be a finite number above 0"):
         Predictions(temperature)
@@ -144,7 +145,7 @@ def test_a_norm_at_the_threshold_is_not_above_it() -> None:
     assert counted(AtMost(1.0), batch).tolist() == [2]
 
 
-@pytest.mark.parametrize(("query", "shape"), list(zip(EXAMPLES, [(1,), (2, K), (1,), (K,)], strict=True)))
+@for_each(("query", "shape"), list(zip(EXAMPLES, [(1,), (2, K), (1,), (K,)], strict=True)))
 def test_an_empty_batch_is_counted_as_zeros_of_the_same_shape(query: CountQuery, shape: tuple[int, ...]) -> None:
     counts = counted(query, [])
     assert counts.shape == counted(query, [(2.0, 0)]).shape == shape

@@ -15,6 +15,7 @@ from scipy import stats
 from fedfair.mechanisms import discrete_gaussian
 from fedfair.mechanisms.discrete_gaussian import SCALE
 from fedfair.mechanisms.randomness import Source, SystemEntropy, generator
+from tests.for_each import for_each
 
 
 def fits(drawn: np.ndarray, scale: int) -> bool:
@@ -77,8 +78,8 @@ def test_the_exact_decision_goes_on_where_53_bits_do_not_decide() -> None:
     assert stats.binomtest(sum(below), 2000, share).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("apart", [-20, 0, 20])
-@pytest.mark.parametrize("exact", [True, False])
+@for_each("apart", [-20, 0, 20])
+@for_each("exact", [True, False])
 def test_what_floating_point_cannot_decide_is_decided_exactly(monkeypatch: pytest.MonkeyPatch, apart: int, exact: bool
                                                               ) -> None:
     """A uniform number some 2^-53 from exp(-1), where rounding errors could turn the decision."""

@@ -15,6 +15,7 @@ from fedfair.mechanisms.discrete_gaussian import SCALE, discrete_gaussian
 from fedfair.mechanisms.integer_sums import from_steps, noisy_steps, refuse_misfit
 from fedfair.mechanisms.noise import add_discrete_gaussian, grid_step
 from fedfair.mechanisms.randomness import stream
+from tests.for_each import for_each
 
 
 @settings(deadline=None, max_examples=60)
@@ -65,8 +66,8 @@ def masses(scale: float, reach: int = 60) -> np.ndarray:
     return np.asarray(weights / weights.sum())
 
 
-@pytest.mark.parametrize("scale", [0.5, 0.6, 0.7])
-@pytest.mark.parametrize("shares", [2, 3, 5])
+@for_each("scale", [0.5, 0.6, 0.7])
+@for_each("shares", [2, 3, 5])
 def test_a_sum_of_discrete_gaussians_is_one_but_for_what_the_theorem_says(scale: float, shares: int) -> None:
     """Kairouz, Liu and Steinke 2021: the log ratio of probabilities is at most t; here at coarse steps, where it shows.
 

@@ -22,6 +22,7 @@ from fedfair.mechanisms.noise import (
     server_share,
 )
 from fedfair.mechanisms.randomness import Source, SystemEntropy, generator, stream
+from tests.for_each import for_each
 
 
 def zeros(numbers: int = 20_000, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
@@ -38,8 +39,8 @@ def is_normal(values: Tensor, deviation: float) -> bool:
     return bool(stats.kstest(values.double().numpy() / deviation, "norm").pvalue > 1e-3)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("deviation", [0.01, 1.0, 300.0])
+@for_each("dtype", [torch.float32, torch.float64])
+@for_each("deviation", [0.01, 1.0, 300.0])
 def test_the_deviation_is_the_one_asked_for(deviation: float, dtype: torch.dtype) -> None:
     drawn = flat(add_gaussian(zeros(dtype=dtype), deviation, stream(1, "noise")))
     assert drawn.dtype == dtype
@@ -57,8 +58,8 @@ def test_noise_is_added_to_the_values_which_stay_as_they_were() -> None:
     assert torch.equal(values["a"], torch.arange(6.0).view(2, 3))
 
 
-@pytest.mark.parametrize("source", [stream(1, "noise"), SystemEntropy()], ids=["seeded", "system"])
-@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@for_each("source", [stream(1, "noise"), SystemEntropy()])
+@for_each("noise", ["gaussian", "discrete"])
 def test_every_way_of_sampling_has_the_deviation(noise: NoiseName, source: Source) -> None:
     """Hazards 14 and 15."""
     drawn = flat(add_noise(noise, zeros(), 0.3, source))
@@ -116,7 +117,7 @@ def test_the_sum_over_seven_clients_carries_one_full_noise_or_seven(trust: Trust
     assert not is_normal(flat(total), sigma * math.sqrt(variance) * 3 / 2)
 
 
-@pytest.mark.parametrize("clients", [1, 2, 10, 1000])
+@for_each("clients", [1, 2, 10, 1000])
 def test_shares_add_up_in_variance(clients: int) -> None:
     def total(trust: Trust) -> float:
         return clients * client_share(trust, clients) ** 2 + server_share(trust) ** 2

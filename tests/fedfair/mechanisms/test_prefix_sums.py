@@ -13,6 +13,7 @@ from scipy import stats
 from fedfair.mechanisms.histograms import add_noise, largest_deviation, margin, sensitivity
 from fedfair.mechanisms.noise import add_discrete_gaussian
 from fedfair.mechanisms.randomness import generator
+from tests.for_each import for_each
 
 
 def square_root(n: int) -> torch.Tensor:
@@ -26,7 +27,7 @@ def square_root(n: int) -> torch.Tensor:
     return c
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 24])
+@for_each("n", [1, 2, 7, 24])
 def test_the_noise_is_that_of_the_square_root(n: int) -> None:
     c = square_root(n)
     assert torch.allclose(c @ c, torch.ones(n, n, dtype=torch.float64).tril(), atol=1e-12)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedfair.mechanisms import randomness
 from fedfair.mechanisms.randomness import poisson
+from tests.for_each import for_each
 
 STEPS, RECORDS, RATE = 1500, 400, 0.1
 
@@ -105,8 +106,8 @@ def test_batch_sizes_vary_as_poisson_sampling_makes_them(batches: np.ndarray) ->
     assert sizes.std() == pytest.approx((RECORDS * RATE * (1 - RATE)) ** 0.5, rel=0.1)
 
 
-@pytest.mark.parametrize("rate", [0.5, 0.1])
-@pytest.mark.parametrize("apart", [1, 2, 3, 7, 64])
+@for_each("rate", [0.5, 0.1])
+@for_each("apart", [1, 2, 3, 7, 64])
 def test_neighbouring_records_and_steps_are_independent(rate: float, apart: int) -> None:
     found = joined(torch.arange(400), rate, 600)
     assert independent(found[:, apart:], found[:, :-apart]) > 1e-4

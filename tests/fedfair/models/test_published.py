@@ -12,9 +12,10 @@ from sklearn.metrics import log_loss
 from fedfair.gradients.probe import per_example
 from fedfair.models.find import build, find_model
 from fedfair.models.published import loss
+from tests.for_each import for_each
 
 
-@pytest.mark.parametrize(("name", "shape", "classes", "parameters"), [
+@for_each(("name", "shape", "classes", "parameters"), [
     ("lenet", (1, 28, 28), 10, 431_080),  # Xu et al. 2021: 431K
     ("mlp", (98,), 2, 91_650),  # Esipova et al. 2023, B.3: Adult
     ("logistic", (59,), 2, 120),  # the same: Dutch
@@ -80,7 +81,7 @@ def test_parameters_depend_on_the_seed_alone_and_leave_the_global_generator() ->
     assert next(first.parameters()).dtype == torch.float64
 
 
-@pytest.mark.parametrize(("name", "hidden", "shape", "message"), [
+@for_each(("name", "hidden", "shape", "message"), [
     ("cnn", (), (1, 4, 8), "at least 5 x 5 pixels"), ("lenet", (), (64,), "at least 16 x 16 pixels"),
     ("cnn", (3,), (1, 28, 28), "takes 2 widths"),
     ("binary_logistic", (3,), (5,), "no hidden layers"), ("logistic", (3,), (5,), "no hidden layers"),

@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 from torch import Tensor
 
 from fedfair.moments.sums import deviation, mixed, unmixed
+from tests.for_each import for_each
 
 WIDTH = 3
 
@@ -38,7 +39,7 @@ def test_mixing_is_the_product_with_the_root_and_can_be_undone(values: np.ndarra
     assert torch.allclose(unmixed(mixed(first)), first, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("groups", [1, 2, 3, 7])
+@for_each("groups", [1, 2, 3, 7])
 def test_a_record_adds_as_much_to_what_is_mixed(groups: int) -> None:
     """In whichever cell it is. Without the root of 1/2, or with another factor of the contrast, it would add more."""
     phi = torch.tensor([0.6, 0.0, 0.8], dtype=torch.float64)

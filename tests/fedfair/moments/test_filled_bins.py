@@ -13,6 +13,7 @@ from fedfair.mechanisms.randomness import generator
 from fedfair.moments.filled_bins import Records, columns_of, filled, numbers_of_records
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import mixed, moment_sums, unmixed, unsvec
+from tests.for_each import for_each
 
 BINS = (Feature("age", bin=(None, 0.0)), Feature("age", bin=(0.0, 30.0)), Feature("age", bin=(30.0, 60.0)),
         Feature("age", bin=(60.0, None)), Feature("age", missing=True))
@@ -109,7 +110,7 @@ def test_with_much_noise_numbers_that_have_a_say_are_nearer_than_all_or_than_tho
     assert lost[0] < 0.95 * lost[1:].min()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_classifiers_are_fitted_to_what_pages_count_records_of(seed: int) -> None:
     """Else a category would decide that a scorecard has no record of."""
     bins = filled(released(60.0, seed), ENCODING)

@@ -14,6 +14,7 @@ from fedfair.moments import sums
 from fedfair.moments.front import TAUS, Point, front, group_weights, points, squared_losses
 from fedfair.moments.heads import Head, constrained, directions, discriminant, least_squares
 from fedfair.moments.release import Moments
+from tests.for_each import for_each
 
 WIDTH, LAST = 6, 0.4
 
@@ -40,8 +41,8 @@ def test_without_noise_least_squares_is_the_usual_fit() -> None:
     assert torch.allclose((head.weights[:, 1] - head.weights[:, 0]) / 2, usual, atol=1e-7)
 
 
-@pytest.mark.parametrize("priors", ["equal", "counted"])
-@pytest.mark.parametrize("classes", [2, 4])
+@for_each("priors", ["equal", "counted"])
+@for_each("classes", [2, 4])
 def test_without_noise_discriminant_analysis_is_that_of_scikit_learn(priors: str, classes: int) -> None:
     x, y, group = drawn(classes=classes)
     keep = (y != 0) | (torch.arange(len(y)) % 3 == 0)  # class 0 is rarer
@@ -90,8 +91,8 @@ def test_without_the_debiasing_a_small_class_is_hardly_predicted() -> None:
     assert share[0] > 2 * share[1]
 
 
-@pytest.mark.parametrize("constraint", ["demographic_parity", "equal_opportunity", "both"])
-@pytest.mark.parametrize("tau", [1.0, 0.3, 0.0, -0.2])
+@for_each("constraint", ["demographic_parity", "equal_opportunity", "both"])
+@for_each("tau", [1.0, 0.3, 0.0, -0.2])
 def test_mean_scores_differ_tau_times_as_much_and_nothing_else_loses_less(constraint: str, tau: float) -> None:
     x, y, group = drawn(groups=3)
     moments = exact(x, y, group, 2, 3)
@@ -191,8 +192,8 @@ def test_points_are_named_in_words() -> None:
     assert Point("logistic", tau=0.0, threshold=0.6).name == "logistic, tau 0, threshold 0.6"
 
 
-@pytest.mark.parametrize("favourable", [0, 1])
-@pytest.mark.parametrize("tau", [1.0, 0.3])
+@for_each("favourable", [0, 1])
+@for_each("tau", [1.0, 0.3])
 def test_a_threshold_decides_for_the_favourable_class_above_its_probability(favourable: int, tau: float) -> None:
     x, y, group = drawn()
     moments = exact(x, y, group, 2, 2)

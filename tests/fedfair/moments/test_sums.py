@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 from torch import Tensor
 
 from fedfair.moments.sums import SENSITIVITY, moment_sums, svec, unsvec, within_one, zeros
+from tests.for_each import for_each
 
 GROUPS, CLASSES, WIDTH = 3, 2, 4
 
@@ -40,8 +41,8 @@ def flat(sums: dict[str, Tensor]) -> Tensor:
     return torch.cat([value.flatten() for value in sums.values()])
 
 
-@pytest.mark.parametrize("by_group", [False, True])
-@pytest.mark.parametrize("n", [0, 1, 50, 20_000])
+@for_each("by_group", [False, True])
+@for_each("n", [0, 1, 50, 20_000])
 def test_sums_are_those_of_a_plain_loop(n: int, by_group: bool) -> None:
     x, y, group = records(min(n, 500))
     times = max(1, n // 500)

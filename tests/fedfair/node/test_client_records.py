@@ -14,6 +14,7 @@ from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust
 from fedfair.node.private_training import ClientRecords, train_privately
 from fedfair.protocol.round import LocalTraining, Round
+from tests.for_each import for_each
 
 X = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
 Y, GROUP = (X[:, 0] > 0).long(), torch.arange(50) % 2
@@ -33,7 +34,7 @@ def equal(first: nn.Module, second: nn.Module) -> bool:
     return all(torch.allclose(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("loader", [
+@for_each("loader", [
     DataLoader(DATA), DataLoader(DATA, batch_size=16, shuffle=True), DataLoader(DATA, batch_size=16, drop_last=True),
     DataLoader(DATA, batch_sampler=[range(30), range(30, 50)])])
 def test_a_loader_gives_each_record_once(loader: DataLoader) -> None:
@@ -65,7 +66,7 @@ def test_a_loader_that_draws_a_record_twice_is_refused() -> None:
         train_privately(model(), DataLoader(DATA, batch_sampler=[[0, 1], [1, 2]]), plan=PLAN)
 
 
-@pytest.mark.parametrize(("records", "said"), [
+@for_each(("records", "said"), [
     ((X,), "y or group is missing"), ((DataLoader(DATA), Y), "leave y and group out"),
     (([X],), "x is a list: give a tensor, or a torch DataLoader"),
     ((DataLoader(TensorDataset(X, Y)),), r"no \(features, targets, groups\)"),

@@ -30,6 +30,7 @@ from fedfair.mechanisms.randomness import poisson
 from fedfair.models.find import build
 from fedfair.node.node import ClientError, Contribution, Node
 from fedfair.protocol.round import LocalTraining, Round
+from tests.for_each import for_each
 
 
 class Viewed(nn.Module):
@@ -154,8 +155,8 @@ def test_no_two_local_epochs_share_their_noise() -> None:
     assert float(torch.corrcoef(moved).fill_diagonal_(0).abs().max()) < 5 / 800**0.5
 
 
-@pytest.mark.parametrize(("trust", "variance"), [(Trust.CENTRAL, 0.0), (Trust.DISTRIBUTED, 3 / 20), (Trust.LOCAL, 3.0)])
-@pytest.mark.parametrize("exchange", ["counts", "gradient_sum"])
+@for_each(("trust", "variance"), [(Trust.CENTRAL, 0.0), (Trust.DISTRIBUTED, 3 / 20), (Trust.LOCAL, 3.0)])
+@for_each("exchange", ["counts", "gradient_sum"])
 def test_counts_carry_the_share_of_noise_of_every_client_here(exchange: str, trust: Trust, variance: float) -> None:
     """Hazards 3 and 10: three of twenty clients, without records, over many steps."""
     model, none = build("logistic", (), (2,), 2, 0, torch.float64), torch.zeros(0, dtype=torch.long)
@@ -190,9 +191,9 @@ def test_no_number_is_drawn_twice() -> None:
     assert len(numbers.unique()) == len(numbers) == 9 * (2 * 2 + 2 + 10)
 
 
-@pytest.mark.parametrize("rule", [Flat(0.5), PerGroup((0.5, 1.0)), Global(0.5, 1.0), GlobalAdapt(0.5, 1.0),
-                                  Reweighted((0.5, 0.5), (1.0, 3.0))])
-@pytest.mark.parametrize(("query", "bad"), [
+@for_each("rule", [Flat(0.5), PerGroup((0.5, 1.0)), Global(0.5, 1.0), GlobalAdapt(0.5, 1.0),
+                   Reweighted((0.5, 0.5), (1.0, 3.0))])
+@for_each(("query", "bad"), [
     (GroupSizes(), math.nan), (AtMost(0.5), math.inf), (Above(0.5), -math.inf), (AboveAndBelow((0.5, 0.5)), math.nan)])
 def test_a_record_whose_gradient_is_not_finite_is_as_if_it_had_not_been_drawn(rule: ClipRule, query: CountQuery,
                                                                               bad: float) -> None:

@@ -14,6 +14,7 @@ from fedfair.mechanisms.counting import COUNT_QUERIES
 from fedfair.models.published import MODELS
 from fedfair.node.exchanges import is_of_fedfair
 from fedfair.node.policy import FILE, VARIABLE, Data, Policy, find_policy, read_policy
+from tests.for_each import for_each
 
 DATA: dict[str, Any] = {"name": "digits", "largest_epsilon": 1.0, "delta": 1e-5, "smallest_noise_multiplier": 1.0}
 
@@ -48,7 +49,7 @@ def test_what_is_not_listed_is_not_allowed(tmp_path: Path) -> None:
     assert not any(value for name, value in made.model_dump().items() if name not in given)
 
 
-@pytest.mark.parametrize(("content", "said"), [
+@for_each(("content", "said"), [
     ({"rule": ["flat"]}, "unknown key of a policy 'rule': did you mean 'rules'"),
     ({"data": [{**DATA, "epsilon": 1}]}, "unknown key of a policy 'epsilon': did you mean 'largest_epsilon'"),
     ({"data": [{"name": "a"}]}, r"data.0.largest_epsilon is missing"),

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from simulations.cli import app
+from tests.for_each import for_each
 
 RUN = ["run", "--dataset", "digits", "--set", "steps=3", "--set", "batch_size=32", "--set", "delta=1e-4"]
 
@@ -246,6 +247,13 @@ METHODS: dict[str, Mistake] = {
 }
 
 
+def entered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a folder of one mistake's own, and go there."""
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
 def said(folder: Path, file: str, program: str, *arguments: str) -> str:
     """Return what a run says that uses a file of the user's: one sentence, with exit code 2."""
     path = folder / file
@@ -260,17 +268,17 @@ def said(folder: Path, file: str, program: str, *arguments: str) -> str:
     return sentence
 
 
-@pytest.mark.parametrize("name", MODELS)
+@for_each("name", MODELS)
 def test_a_mistake_in_a_model_is_one_sentence(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert MODELS[name].said in said(tmp_path, "models/mine.py", MODELS[name].program, "--strategy", "dpsgd", "--set",
+    folder = entered(tmp_path / name, monkeypatch)
+    assert MODELS[name].said in said(folder, "models/mine.py", MODELS[name].program, "--strategy", "dpsgd", "--set",
                                      "model=mine")
 
 
-@pytest.mark.parametrize("name", METHODS)
+@for_each("name", METHODS)
 def test_a_mistake_in_a_method_is_one_sentence(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert METHODS[name].said in said(tmp_path, "mine.py", METHODS[name].program, "--strategy", "mine")
+    folder = entered(tmp_path / name, monkeypatch)
+    assert METHODS[name].said in said(folder, "mine.py", METHODS[name].program, "--strategy", "mine")
 
 
 def test_what_a_file_says_of_a_record_stays_on_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from fedfair.mechanisms.clipping import Flat, Global, GlobalAdapt, PerGroup, Rew
 from fedfair.mechanisms.counting import Above, AboveAndBelow, AtMost, GroupSizes
 from fedfair.mechanisms.noise import Trust
 from fedfair.protocol.round import Charge, LocalSgd, LocalTraining, Round
+from tests.for_each import for_each
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES = [Unclipped(), Flat(0.5), PerGroup((0.5, 1.5)), Global(0.5, 50.0), GlobalAdapt(0.5, 50.0),
@@ -88,7 +89,7 @@ def test_only_accounting_and_the_rounds_plan_make_events() -> None:
     assert {path.name: makers_of_events(path.read_text()) for path in others} == {path.name: [] for path in others}
 
 
-@pytest.mark.parametrize("rule", [
+@for_each("rule", [
     {"kind": "per-group", "clip_norms": [1.0, -1e6]}, {"kind": "per-group", "clip_norms": [1.0, 0.0]},
     {"kind": "per-group", "clip_norms": [1.0]}, {"kind": "per-group", "clip_norms": []},
     {"kind": "flat", "clip_norm": float("nan")}, {"kind": "flat", "clip_norm": float("inf")},
@@ -102,9 +103,9 @@ def test_a_rule_that_bounds_nothing_cannot_be_read(rule: dict[str, object]) -> N
         Round.from_json(text)
 
 
-@pytest.mark.parametrize("numbers", [{"noise_multiplier": -1.0}, {"noise_multiplier": float("nan")},
-                                     {"count_noise_multiplier": -1.0}, {"rates": [0.1, 1.5]},
-                                     {"rates": [0.1, float("nan")]}, {"rates": [0.1, "0.2"]}])
+@for_each("numbers", [{"noise_multiplier": -1.0}, {"noise_multiplier": float("nan")},
+                      {"count_noise_multiplier": -1.0}, {"rates": [0.1, 1.5]},
+                      {"rates": [0.1, float("nan")]}, {"rates": [0.1, "0.2"]}])
 def test_a_round_with_noise_or_rates_that_are_none_cannot_be_read(numbers: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="give finite numbers from 0"):
         Round.from_json(json.dumps({**json.loads(PLAN.to_json()), **numbers}))

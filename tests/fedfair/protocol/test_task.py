@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fedfair.protocol.task import Task
+from tests.for_each import for_each
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def own(tmp_path: Path) -> Path:
     return tmp_path / "people.csv"
 
 
-@pytest.mark.parametrize(("settings", "field", "value", "allowed"), [
+@for_each(("settings", "field", "value", "allowed"), [
     ({"clients": 0}, "clients", 0, "greater than or equal to 1"),
     ({"seed": -1}, "seed", -1, "greater than or equal to 0"),
     ({"partition": "town"}, "partition", "town", "'group', 'site', 'natural' or 'nodes'"),
@@ -45,7 +46,7 @@ def test_a_wrong_value_names_field_value_and_what_is_allowed(settings: dict[str,
     assert allowed in problem["msg"]
 
 
-@pytest.mark.parametrize(("settings", "message"), [
+@for_each(("settings", "message"), [
     ({"dataset": "adlt"}, "unknown data set 'adlt': did you mean 'adult'"),
     ({"model": "mpl"}, "unknown model 'mpl': did you mean 'mlp'"),
     ({"balance": "even"}, "unknown balance of digits 'even': known are none: leave it out"),

@@ -13,6 +13,7 @@ from scipy import stats
 from fedfair.secure_sums.masks import joined, own_mask, pair_masks, split
 from fedfair.secure_sums.party import begun
 from tests.fedfair.secure_sums.parties import Integers, Sum
+from tests.for_each import for_each
 
 LARGEST = 2**63 - 1
 
@@ -146,7 +147,7 @@ def test_too_few_are_refused_before_anything_is_sent() -> None:
         done.total()
 
 
-@pytest.mark.parametrize("senders", [[1, 0, 2], [0, 0, 1], [1, 2], [0, 1, 3], [0, 1, -1]])
+@for_each("senders", [[1, 0, 2], [0, 0, 1], [1, 2], [0, 1, 3], [0, 1, -1]])
 def test_parties_that_are_none_are_refused(senders: list[int]) -> None:
     done = Sum(3, 2).deal()
     with pytest.raises(ValueError, match="are not different ones of this sum with this one among them"):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -206,8 +206,13 @@ def test_a_mistake_that_no_replay_sees_is_not_found(name: str, people: Path, mon
     assert not audited(name, people).refuted
 
 
+def apart(names: Iterable[str]) -> list[str]:
+    """Return one name of each program: some mistakes are planted in the same."""
+    return [*{str(SETTINGS.get(name, name)): name for name in sorted(names)}.values()]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*sorted({*SETTINGS, *PROGRAMS} - NOMINAL), pytest.param("", id="plain")])
+@pytest.mark.parametrize("name", apart({*SETTINGS, *PROGRAMS} - NOMINAL))
 def test_nothing_is_found_in_the_same_programs_as_they_are(name: str, people: Path) -> None:
     assert not audited(name, people).refuted
 

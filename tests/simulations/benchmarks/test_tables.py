@@ -20,6 +20,7 @@ from simulations.benchmarks.tables.made import GROUP, LABEL, MADE
 from simulations.benchmarks.tables.measured import covered, divided_real
 from simulations.benchmarks.tables.real import REAL, at_hand
 from simulations.benchmarks.tables.scores import by_group, truth
+from tests.for_each import for_each
 
 ROWS = 20_000
 
@@ -29,7 +30,7 @@ def test_there_are_fifteen_made_tables_and_small_ones_among_them() -> None:
     assert {table.rows for table in MADE.values()} >= {700, 2_500}
 
 
-@pytest.mark.parametrize("name", MADE)
+@for_each("name", MADE)
 def test_labels_are_as_frequent_as_the_stated_chances_say(name: str) -> None:
     sample = MADE[name].draw(3, ROWS)
     yes = (sample.frame[LABEL] == "yes").to_numpy()
@@ -38,7 +39,7 @@ def test_labels_are_as_frequent_as_the_stated_chances_say(name: str) -> None:
         assert abs((yes[rows] - sample.chance[rows]).sum()) < 4.5 * spread
 
 
-@pytest.mark.parametrize("name", MADE)
+@for_each("name", MADE)
 def test_rows_follow_from_the_seed_and_differ_by_it(name: str) -> None:
     table = replace(MADE[name], rows=200)
     first, again, other = (table.draw(seed).frame for seed in (5, 5, 6))

@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from simulations.cli import app
 from simulations.commands.words import as_options
+from tests.for_each import for_each
 
 
-@pytest.mark.parametrize(("sentence", "options"), [
+@for_each(("sentence", "options"), [
     ('is missing: give missing = "drop"', ["--missing", "drop"]),
     ('without = ["a b"]; column c: without = ["c, d"]', ["--without", 'a b,"c, d"']),
     ('give missing_marks = ["-999"], or missing_marks = [] if it is a number', ["--set", 'missing_marks=["-999"]']),

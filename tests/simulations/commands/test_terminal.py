@@ -24,6 +24,7 @@ from simulations.drawing.table import Table, terminal
 from simulations.files.atomic_files import in_json
 from simulations.results.ledger_table import ledger_table
 from simulations.results.run_folder import RunFolder
+from tests.for_each import for_each
 
 QUICK = ["--set", "epochs=1", "--set", "hidden=[8]"]
 
@@ -79,13 +80,13 @@ def commands(group: typer.Typer, *path: str) -> list[tuple[str, ...]]:
     return own + [found for sub in group.registered_groups for found in commands(sub.typer_instance, *path, sub.name)]
 
 
-@pytest.mark.parametrize("path", commands(app), ids=" ".join)
+@for_each("path", commands(app))
 def test_every_command_teaches_by_an_example(path: tuple[str, ...]) -> None:
     shown = CliRunner().invoke(app, [*path, "--help"]).stdout
     assert f"Example: fedfair {' '.join(path)}" in " ".join(shown.split())
 
 
-@pytest.mark.parametrize("path", commands(app), ids=" ".join)
+@for_each("path", commands(app))
 def test_every_command_says_what_its_arguments_and_options_are(path: tuple[str, ...]) -> None:
     """With click 8.5 typer 0.20, the last that flwr takes, loses the arguments' help: see pyproject.toml."""
     command: Any = typer.main.get_command(app)
@@ -94,7 +95,7 @@ def test_every_command_says_what_its_arguments_and_options_are(path: tuple[str, 
     assert [parameter.name for parameter in command.params if not parameter.help] == []
 
 
-@pytest.mark.parametrize(("typed", "expected"), [
+@for_each(("typed", "expected"), [
     ("run --strategy dpsgd-g", ["dpsgd-global", "dpsgd-global-adapt"]), ("run --dataset co", ["compas"]),
     ("compare --strategies sgd,fairl", ["sgd,fairlens"]), ("compare --preset ya", ["yang2024"]),
     ("compare --engine l", ["local"])])

@@ -16,6 +16,7 @@ from simulations.results.result import identified
 from simulations.statistics.measures import measures
 from simulations.statistics.over_seeds import comparisons
 from simulations.statistics.summary import final_test, gap, privacy_costs
+from tests.for_each import for_each
 
 SETTINGS = {"hidden": [6], "epochs": 1, "imbalance": "", "split": [0.5, 0.0, 0.5], "eval_every": 5}
 
@@ -77,7 +78,7 @@ def chance(deviation: str, ours: tuple[float, ...], published_seeds: int, kind: 
     return str(compared(table, pd.DataFrame([cell("0.800", deviation)]), found(*ours))["note"].item())
 
 
-@pytest.mark.parametrize(("deviation", "own", "published_seeds", "kind", "error"), [
+@for_each(("deviation", "own", "published_seeds", "kind", "error"), [
     # one run, which has the published deviation, and the published mean's own error
     ("0.010", (0.0,), 5, "standard error", math.hypot(math.sqrt(5) * 0.0105, 0.0105)),
     ("0.010", (0.0,), 5, "standard deviation", math.hypot(0.0105, 0.0105 / math.sqrt(5))),

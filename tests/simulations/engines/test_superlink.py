@@ -17,6 +17,7 @@ import pytest
 
 from simulations.engines.superlink import PORT, Started, flwr_run, mend, stale, this_process
 from simulations.server_app import PYPROJECT, unmet
+from tests.for_each import for_each
 from tests.ports import free_ports
 from tests.simulations.engines.other_environment import other_environment
 from tests.simulations.engines.runtime import ONE_AT_A_TIME
@@ -71,7 +72,7 @@ def test_runs_that_are_active_are_counted_and_only_python_runs_a_program(tmp_pat
     assert f"`kill {os.getpid()}` (no run is active in it)" in mend(here)
 
 
-@pytest.mark.parametrize(("changed", "said"), [
+@for_each(("changed", "said"), [
     ({"user": "alice"}, "belongs to alice"),
     ({"environment": Path("/nowhere/venv")}, "/nowhere/venv is gone"),
     ({"environment": Path("/usr")}, "another environment than"),

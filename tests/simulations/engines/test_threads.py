@@ -18,6 +18,7 @@ from fedfair.plugins import threads
 from fedfair.plugins.threads import threads_for
 from simulations import Experiment
 from simulations.engines.run import run
+from tests.for_each import for_each
 
 README = (Path(__file__).resolve().parents[3] / "README.md").read_text()
 UNSET = {name: value for name, value in os.environ.items() if name not in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")}
@@ -39,7 +40,7 @@ def threads_of(**settings: Any) -> int:
     return chosen
 
 
-@pytest.mark.parametrize(("settings", "expected"), [
+@for_each(("settings", "expected"), [
     ({}, 1), ({"model": "logistic", "hidden": ()}, 1), ({"hidden": (256, 256), "batch_size": 128}, 1),
     ({"hidden": (1000, 1000)}, 2), ({"hidden": (64,), "batch_size": 12_000}, 2)])
 def test_threads_follow_the_work_of_a_step(settings: dict[str, Any], expected: int) -> None:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from simulations.cli import app
 from simulations.fitting.beside import beside, read_beside
 from simulations.fitting.fit_folder import Story
+from tests.for_each import for_each
 from tests.simulations.fitting.test_deciding import people
 
 PLAIN = pd.DataFrame([("all", "accuracy", .81), ("f", "positive_rate", .4), ("m", "positive_rate", .6),
@@ -42,7 +43,7 @@ def test_a_model_without_privacy_is_shown_beside_and_said_to_be_uncovered(tmp_pa
     assert all(row["low"] <= row["value"] <= row["high"] for row in earlier["rows"] if "low" in row)
 
 
-@pytest.mark.parametrize(("text", "said"), [
+@for_each(("text", "said"), [
     ("group,value\nall,1\n", "metric"), ("group,metric,value\nall,acuracy,1\n", "accuracy"),
     ("group,metric,value\nall,accuracy,good\n", "the value 'good'"), ("group,metric,value\n", "none of the figures"),
     ("group,metric,value,low\nall,accuracy,.8,about .7\n", "the low 'about .7'"),

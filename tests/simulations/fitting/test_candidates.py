@@ -11,6 +11,7 @@ import pytest
 from fedfair.mechanisms.randomness import stream
 from simulations.fitting.privacy_statement import in_words
 from simulations.fitting.private_selection import AUTO, METHODS, Among, Candidate, among
+from tests.for_each import for_each
 
 
 def test_moments_alone_is_no_selection() -> None:
@@ -19,7 +20,7 @@ def test_moments_alone_is_no_selection() -> None:
     assert among(("moments", "dpsgd"), 20.0) == Among(("moments", "dpsgd"), 20.0)
 
 
-@pytest.mark.parametrize(("methods", "trials", "words"), [
+@for_each(("methods", "trials", "words"), [
     (("moments",), 5.0, "moments alone have one setting"), (("dpsgd", "sgd"), None, "sgd"),
     ((), None, "name at least one"),
     (("dpsgd", "dpsgd"), None, "each once"), (("dpsgd",), 1.0, "number above 1"),
@@ -39,7 +40,7 @@ def test_methods_are_drawn_alike_and_then_their_settings() -> None:
     assert min(settings.values()) > 0.8 * max(settings.values())
 
 
-@pytest.mark.parametrize("candidate", Among(tuple(METHODS)).candidates(), ids=str)
+@for_each("candidate", Among(tuple(METHODS)).candidates())
 def test_all_candidates_cost_the_same(candidate: Candidate) -> None:
     made: dict[str, Any] = candidate.with_noise(7.0)
     counts = made.get("count_noise_multiplier", math.inf)

@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pandas as pd
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +16,7 @@ from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.files.chunks import chunks_of, one_chunk
 from fedfair.datasets.files.table_file import read_table
 from simulations.fitting.kinds import count
+from tests.for_each import for_each
 
 READING = reading_as_asked(Asked())
 CELLS = ["1", "2.5", "1,5", "1.234", "1.234,5", "x", "", "(5)", "007", "1e5", "inf", "1e400", "unknown", "?", "9" * 20,
@@ -43,8 +43,8 @@ def test_it_does_not_matter_where_chunks_end(values: list[tuple[str, str]], cell
     assert torch.equal(one.labels, other.labels)
 
 
-@pytest.mark.parametrize("commas", [True, False])
-@pytest.mark.parametrize("others", [["inf"] * 50, ["1.5"] * 50, ["1.234", "inf", "-Infinity", "5"] * 9, CELLS])
+@for_each("commas", [True, False])
+@for_each("others", [["inf"] * 50, ["1.5"] * 50, ["1.234", "inf", "-Infinity", "5"] * 9, CELLS])
 def test_a_row_moves_one_count_of_a_column_by_one(others: list[str], commas: bool) -> None:
     """A single text once made numbers of all cells with "inf" into texts, or back."""
     before = counted(pd.DataFrame({"a": others}, dtype=str), commas)

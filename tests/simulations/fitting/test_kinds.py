@@ -25,6 +25,7 @@ from simulations.fitting.fit_folder import Story
 from simulations.fitting.kinds import Counts, evenness_of, kinds, likeliest
 from simulations.fitting.save import save
 from simulations.results.scorecard import scorecard
+from tests.for_each import for_each
 
 SEEDED: dict[str, Any] = {"randomness": "seeded"}
 
@@ -218,7 +219,7 @@ def test_a_column_of_0_and_1_has_two_bins_however_rare_its_ones_are(tmp_path: Pa
     assert given.result.experiment.edges == (("often", (0.2,)), ("rare", (0.5,)))
 
 
-@pytest.mark.parametrize(("zeros_and_ones", "others", "deviation", "least", "most"), [
+@for_each(("zeros_and_ones", "others", "deviation", "least", "most"), [
     (4000, 0, 20, 0.95, 0.995),  # all but those whose noise looks like other values
     (4000, 0, 200, 0.0, 0.0),  # noise that may hide a tenth of the values
     (3600, 400, 100, 0.0, 0.15), (3600, 400, 50, 0.0, 0.0), (0, 4000, 20, 0.0, 0.0)])

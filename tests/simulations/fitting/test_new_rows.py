@@ -27,6 +27,7 @@ from simulations.fitting.fit_folder import Story
 from simulations.fitting.onnx_model import onnx_model
 from simulations.fitting.save import save
 from simulations.results.classifier import predict
+from tests.for_each import for_each
 
 _TRUE, _FALSE = ["True", "TRUE", "true", "t", "1", "1.0"], ["False", "FALSE", "false", "F", "0", "0.0"]
 _LEARNED = {"age": [20, 40, 60, 80], "code": ["1", "2", "3"], "smoker": ["True", "False"], "city": ["Oslo", "Bergen"]}
@@ -120,8 +121,8 @@ def test_writings_of_one_row_get_one_decision(fitted: Path, tmp_path: Path, rows
 GOOD = ["40", "2", "True", "Oslo"]
 
 
-@pytest.mark.parametrize(("cell", "plain"), [(pd.NA, None), (pd.NaT, None), (np.bool_(True), True), (np.int8(1), 1),
-                                             (np.array([1, 2]), "[1 2]")])
+@for_each(("cell", "plain"), [(pd.NA, None), (pd.NaT, None), (np.bool_(True), True), (np.int8(1), 1),
+                              (np.array([1, 2]), "[1 2]")])
 def test_values_of_pandas_and_numpy_are_read_by_the_program_as_by_predict(fitted: Path, cell: Any, plain: Any) -> None:
     read = runpy.run_path(str(fitted / "predict.py"))["read"]
     row = dict(zip(_LEARNED, [40, 2, True, "Oslo"], strict=True))
@@ -132,7 +133,7 @@ def test_values_of_pandas_and_numpy_are_read_by_the_program_as_by_predict(fitted
         assert said == as_said
 
 
-@pytest.mark.parametrize(("names", "row", "message"), [
+@for_each(("names", "row", "message"), [
     (["years", "code", "smoker", "city"], GOOD, "the rows have no column 'age'"),
     (["Age", "code", "smoker", "city"], GOOD, "write 'Age' as 'age'"),
     (["age", "code", "smoker"], GOOD[:3], "the rows have no column 'city'"),
@@ -239,8 +240,8 @@ def test_a_quantity_is_read_as_its_type_was_in_all_forms(moments: Path, tmp_path
     assert predict(moments, typed)["predicted"].tolist() == expected[:2]
 
 
-@pytest.mark.parametrize(("name", "cell"), [("stay", "200"), ("stay", "1995-06-01"), ("born", "9282"),
-                                            ("born", "1.6.1995"), ("woke", "25:00"), ("woke", "7")])
+@for_each(("name", "cell"), [("stay", "200"), ("stay", "1995-06-01"), ("born", "9282"),
+                             ("born", "1.6.1995"), ("woke", "25:00"), ("woke", "7")])
 def test_a_number_without_its_unit_is_refused_where_a_quantity_stands(moments: Path, tmp_path: Path, name: str,
                                                                       cell: str) -> None:
     row = {**{column: values[0] for column, values in MOMENTS.items()}, name: cell}
@@ -254,8 +255,8 @@ def test_a_number_without_its_unit_is_refused_where_a_quantity_stands(moments: P
                   "--unreadable", "missing")[0] == 0
 
 
-@pytest.mark.parametrize(("cell", "kind"), [([40], "a list"), ({"$numberInt": "40"}, "a record"), ([], "a list")])
-@pytest.mark.parametrize("name", ["age", "city"])
+@for_each(("cell", "kind"), [([40], "a list"), ({"$numberInt": "40"}, "a record"), ([], "a list")])
+@for_each("name", ["age", "city"])
 def test_a_cell_of_json_that_is_no_single_value_is_refused(fitted: Path, tmp_path: Path, name: str, cell: Any,
                                                            kind: str) -> None:
     """As databases write numbers; where it trained a model it is an empty cell, as any other column's may be here."""

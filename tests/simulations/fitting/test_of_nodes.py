@@ -26,6 +26,7 @@ from simulations.flower_run import wanted_of
 from simulations.results.run_folder import RunFolder
 from simulations.settings.experiment import SettingsError
 from strategies.server.rounds import Rounds
+from tests.for_each import for_each
 from tests.simulations.fitting.tables import people
 
 SCHEMA = """source = "the study's protocol"
@@ -180,7 +181,7 @@ def test_a_file_unlike_the_schema_is_refused_by_the_name_of_its_column(files: tu
     assert "academy" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("settings", "words"), [
+@for_each(("settings", "words"), [
     ({"trust": "distributed"}, "trust is 'distributed', so that the server would see"),
     ({"mode": "simulation", "trust": "central"}, "trust is 'central', so that the server would see"),
     ({"trust": "central"}, 'mode is "deployment", but trust is \'central\''),

@@ -26,6 +26,7 @@ from simulations.fitting.privacy_statement import how_selected, how_trained
 from simulations.fitting.private_selection import METHODS, Among, Candidate
 from simulations.fitting.save import save
 from simulations.results.classifier import TrainedClassifier
+from tests.for_each import for_each
 from tests.simulations.fitting.tables import file, people
 from tests.simulations.fitting.test_fit import accuracy, exact_accuracy
 
@@ -161,7 +162,7 @@ def test_the_command_selects_and_chooses(tmp_path: Path, monkeypatch: pytest.Mon
     assert "give the expected number" in wrong.output
 
 
-@pytest.mark.parametrize(("changed", "words"), [
+@for_each(("changed", "words"), [
     ({"gap": 0.1}, "leave gap out"), ({"settings": {"randomness": "seeded"}}, "share their noise"),
     ({"settings": {"trust": "local"}}, "must be trusted"),
     ({"settings": {"learning_rate": 3.0}}, "learning_rate is among"),

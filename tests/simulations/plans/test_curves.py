@@ -21,6 +21,7 @@ from simulations.plans.compare import experiments
 from simulations.plans.curves import curves, theta_curve
 from simulations.plans.plan_files import curve_figure, write_curves
 from simulations.settings.experiment import SettingsError
+from tests.for_each import for_each
 from tests.simulations.watched_runs import forbid_runs, watch_runs
 
 
@@ -105,7 +106,7 @@ def test_what_no_strategy_uses_is_refused(settings: dict[str, object]) -> None:
         list(theta_curve(run(experiments(["dpsgd"], [0], None, settings)[0]), (0.1,)))
 
 
-@pytest.mark.parametrize(("over", "message"), [
+@for_each(("over", "message"), [
     ({"dpsgd.clip_norm": [1], "dpsgd.learning_rate": [1]}, r"is followed over dpsgd\.learning_rate: write STRATEGY"),
     ({"theta": [0.1]}, "followed over theta: write STRATEGY.setting .* theta for those that search a threshold"),
     ({"dpsgd.theta": [0.1]}, r"no strategy here is followed over dpsgd\.theta"),

@@ -25,6 +25,7 @@ from simulations.plans.search import Range, Search, Spent, cost, refuse_unmeasur
 from simulations.plans.sweep import Sweep, collect, prepare_folder, trials
 from simulations.results.result import summary
 from simulations.settings.experiment import Experiment, SettingsError
+from tests.for_each import for_each
 from tests.guard import wait_until
 from tests.simulations.kills import killed_in_the_middle
 
@@ -97,7 +98,7 @@ def test_a_description_survives_toml(tmp_path: Path) -> None:
         assert Sweep.read(write(tmp_path / "sweep.toml", **settings)) == made
 
 
-@pytest.mark.parametrize(("change", "message"), [
+@for_each(("change", "message"), [
     ({"strategies": ["dpsgdf"]}, "unknown strategy 'dpsgdf'"),
     ({**SEARCH, "settings": {}, "vary": {}, "seeds": 1}, r"chooses by the validation part, but split is \[0.8, 0.0, 0"),
     ({"strategies": []}, "strategies is"),

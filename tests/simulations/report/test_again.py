@@ -14,6 +14,7 @@ from simulations.commands import running
 from simulations.plans.compare import experiments
 from simulations.report.head import command
 from simulations.results.run_folder import Source
+from tests.for_each import for_each
 
 RUNS = [
     ("dpsgd", None, {"clip_norm": 0.7}),
@@ -30,7 +31,7 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("strategy", "preset", "settings"), RUNS)
+@for_each(("strategy", "preset", "settings"), RUNS)
 def test_a_runs_command_makes_the_same_experiment(strategy: str, preset: str | None, settings: dict[str, object],
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = experiments([strategy], [3], preset, settings)[0]

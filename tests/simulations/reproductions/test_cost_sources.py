@@ -17,6 +17,7 @@ from simulations import Experiment, run
 from simulations.reproductions.cost_sources import choose, cost_sources, costs, findings, parts
 from simulations.reproductions.cost_study import SOURCES, combinations_of, load, named, plan, settings_of
 from simulations.reproductions.request import Request
+from tests.for_each import for_each
 
 TOML = """
 datasets = ["digits"]
@@ -82,7 +83,7 @@ def test_the_mean_of_all_on_the_validation_part_chooses_the_learning_rate() -> N
     assert choose(pd.DataFrame(rows)) == {("d", "noise"): 3.0}
 
 
-@pytest.mark.parametrize("sources", EVERY.values())
+@for_each("sources", EVERY.values())
 def test_noise_on_the_mean_gradient_is_that_of_dp_sgd_whatever_else_is_in_it(sources: tuple[str, ...]) -> None:
     study = load()
     made = settings_of(study, sources, noise=1.5, records=2_000)

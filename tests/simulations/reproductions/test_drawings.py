@@ -13,6 +13,7 @@ from fedfair.accounting import Event, Ledger
 from simulations.reproductions.published import Drawing, Published, load, names, plan
 from simulations.reproductions.request import Kept, Request, kept_runs
 from simulations.reproductions.tables import _mean, drawn, reproduce
+from tests.for_each import for_each
 
 METHODS = {"SGD": {"strategy": "sgd"}, "A": {"strategy": "dpsgd"}, "B": {"strategy": "dpsgd", "epochs": 2}}
 
@@ -138,7 +139,7 @@ def test_figure_2_of_xu_et_al_has_the_clip_norm_of_every_class() -> None:
     assert [panel.title for panel in figure.panels] == [f"MNIST, {group}" for group in range(10)]
 
 
-@pytest.mark.parametrize("name", names())
+@for_each("name", names())
 def test_every_described_figure_names_methods_and_settings_that_there_are(name: str) -> None:
     published, _ = load(name)
     for figure in published.figures:

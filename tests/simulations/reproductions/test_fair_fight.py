@@ -27,6 +27,7 @@ from simulations.reproductions.fair_fight import (
 )
 from simulations.reproductions.request import Kept, Request, kept_runs
 from simulations.reproductions.tuning import Entry, load, plan
+from tests.for_each import for_each
 
 TOML = """
 preset = "yang2024"
@@ -145,7 +146,7 @@ def test_the_finding_gives_both_impacts_and_their_difference_by_seed() -> None:
     assert "p = 0.125, at best 0.125" in sentence
 
 
-@pytest.mark.parametrize(("published", "tuned", "verdict"), [
+@for_each(("published", "tuned", "verdict"), [
     ((0.04, 0.05, 0.06), (0.000, 0.001, -0.001),
      "it comes from the settings, and what is left is not distinguishable from zero"),
     ((0.04, 0.05, 0.06), (0.020, 0.025, 0.030), "50% of it is left, the rest comes from the settings"),

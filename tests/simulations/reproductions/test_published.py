@@ -13,11 +13,12 @@ import pytest
 
 from simulations.reproductions.published import load, names, plan
 from simulations.reproductions.request import Request
+from tests.for_each import for_each
 
 NAMES = names()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_every_cell_of_a_published_table_has_runs_or_a_reason(name: str) -> None:
     table, cells = load(name)
     assert not cells.duplicated(["dataset", "method", "group", "metric"]).any()
@@ -84,7 +85,7 @@ def test_the_numbers_of_xus_unbalanced_dutch_data_are_those_of_the_papers_text(s
 RESULTS = sorted((Path(__file__).resolve().parents[3] / "docs" / "results").glob("*/cells.csv"))
 
 
-@pytest.mark.parametrize("cells", RESULTS, ids=lambda file: file.parent.name)
+@for_each("cells", RESULTS)
 def test_every_disagreement_in_the_results_has_a_line_that_explains_it(cells: Path) -> None:
     rows = list(csv.DictReader(cells.open()))
     assert {row["agrees"] for row in rows} <= {"yes", "no", "not run"}

@@ -12,6 +12,7 @@ from simulations.commands.words import reproductions
 from simulations.reproductions.published import load, plan
 from simulations.reproductions.request import Request
 from simulations.reproductions.tuning import load as load_tuning
+from tests.for_each import for_each
 
 
 def test_the_data_sets_asked_for_are_run_and_no_others(data_dir: Path) -> None:
@@ -47,18 +48,18 @@ def test_the_title_has_what_a_page_is_limited_to(request_: Request, title: str) 
     assert request_.title("Nobody 2026, Table 1: accuracy: by group") == title
 
 
-@pytest.mark.parametrize(("arguments", "why"), [
+@for_each(("arguments", "why"), [
     (["fair-fight", "--datasets", ","], "datasets is ',', which names none: name some, or leave --datasets out for "
-                                        "all"),
+                         "all"),
     (["nope"], f"unknown reproduction 'nope': known are {', '.join(sorted(reproductions()))}"),
     (["xu2021-table1", "--datasets", "Dutsch"], "unknown data set 'Dutsch': did you mean 'Dutch'? known are Adult, "
-                                                "Dutch, MNIST"),
+                                 "Dutch, MNIST"),
     (["xu2021-table1", "--datasets", "MNIST", "--quick"], "unknown data set of the quick version 'MNIST': known are "
-                                                          "Adult, Dutch"),
+                                           "Adult, Dutch"),
     (["fair-fight", "--datasets", "Law"], "unknown data set 'Law': did you mean 'law'? known are adult, bank, compas, "
-                                          "credit, dutch, law"),
+                           "credit, dutch, law"),
     (["yang2024-figures2-3", "--datasets", "law", "--quick"], "unknown data set of the quick version 'law': known "
-                                                                "are adult")])
+                                                 "are adult")])
 def test_another_name_is_refused_before_work_starts(arguments: list[str], why: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path / "out")])
     assert result.exit_code == 2

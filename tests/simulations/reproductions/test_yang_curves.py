@@ -14,6 +14,7 @@ from simulations.plans.compare import OnRound
 from simulations.reproductions import yang_curves as module
 from simulations.reproductions.request import Request
 from simulations.reproductions.yang_curves import OURS, yang_curves
+from tests.for_each import for_each
 
 
 def points(strategy: str, *measured: tuple[float, float, float]) -> list[dict[str, Any]]:
@@ -29,7 +30,7 @@ def frame(ours: float, fair_dp: float) -> pd.DataFrame:
         0.3, 0.2, 0.79)) + points("fair-dp", (fair_dp, 0.1, 0.7), (0.4, 0.3, 0.7)) + points("dpsgd", (0.4, 0.15, 0.8)))
 
 
-@pytest.mark.parametrize(("dataset", "ours", "fair_dp", "seen"), [
+@for_each(("dataset", "ours", "fair_dp", "seen"), [
     ("adult", 0.12, 0.02, [True, True, True, True, True, True]),
     ("adult", 0.18, 0.02, [True, True, True, False, False, True]),
     ("adult", 0.12, 0.2, [True, True, False, True, True, True]),

@@ -16,6 +16,7 @@ from simulations.results.classifier import TrainedClassifier
 from simulations.results.model_metadata import descriptions
 from simulations.results.run_folder import read_folder
 from simulations.settings.presets import preset
+from tests.for_each import for_each
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def test_a_table_without_another_column_says_what_to_do(file: str) -> None:
         Task(csv=file, label="good", group="sex", without=("age", "town")).data()
 
 
-@pytest.mark.parametrize(("name", "dataset", "attribute", "used"), [
+@for_each(("name", "dataset", "attribute", "used"), [
     ("yang2024", "compas", "race", True), ("yang2024", "bank", "marital", True), ("esipova2023", "dutch", "sex", True),
     ("xu2021", "dutch", "sex", False), (None, "dutch", "sex", False), (None, "credit", "SEX", False),
     (None, "law", "race", False), (None, "adult", "sex", False)])

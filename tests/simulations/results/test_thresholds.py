@@ -17,9 +17,10 @@ from simulations.flower_run import experiment_of as from_run_config
 from simulations.plans.compare import experiments
 from simulations.settings.experiment import SettingsError
 from simulations.settings.presets import preset
+from tests.for_each import for_each
 
 
-@pytest.mark.parametrize(("settings", "expected"), [
+@for_each(("settings", "expected"), [
     ({"threshold": "tok"}, "threshold is 'tok': it should be 'none', 'roc', 'toc' or 'by-group'"),
     ({"threshold": "toc", "theta": 1.5}, r"theta is 1\.5: it should be less than or equal to 1"),
     ({"threshold": "roc", "gamma": 0.3}, r"gamma is 0\.3: it should be greater than or equal to 0\.5"),

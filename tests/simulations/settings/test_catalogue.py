@@ -19,6 +19,7 @@ from simulations.settings.experiment import Experiment, SettingsError
 from simulations.settings.names import SETTINGS
 from simulations.settings.run_config import PYPROJECT, RunSettings, keys, read, with_keys
 from strategies.server.training import Training
+from tests.for_each import for_each
 
 DOCS = PYPROJECT.parent / "docs"
 AddField = Callable[[], None]
@@ -93,7 +94,7 @@ def test_lists_are_read_from_text() -> None:
                        "quantities", "gap_among"}
 
 
-@pytest.mark.parametrize(("name", "expected"), [
+@for_each(("name", "expected"), [
     ("learning_rate", ["Learning rate of the optimiser.", "allowed: number > 0", "default: 0.01"]),
     ("clients", ["allowed: whole number >= 1", "not set by default"]),
     ("noise", ["allowed: gaussian, discrete", "default: gaussian"]),

@@ -12,6 +12,7 @@ from simulations import Experiment, run
 from simulations.engines.engines import Local
 from simulations.settings.experiment import SettingsError
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
+from tests.for_each import for_each
 
 SOURCE = {"ranges": {"age": [18, 80]}, "categories": {"job": ["clerk", "cook", "nurse"], "sex": ["f", "m"],
                                                       "ill": ["no", "yes"]},
@@ -31,7 +32,7 @@ def test_one_word_sets_them_all() -> None:
     assert Experiment(**made.settings()) == made
 
 
-@pytest.mark.parametrize(("settings", "said"), [
+@for_each(("settings", "said"), [
     ({"randomness": "seeded"}, "randomness is 'seeded': it can be 'system' there"),
     ({"trust": "central"}, "trust is 'central': it can be 'local' or 'distributed' there"),
     ({"noise": "gaussian"}, "noise is 'gaussian': it can be 'discrete' there"),

@@ -16,6 +16,7 @@ from fedfair.protocol.task import Task
 from simulations import Experiment
 from simulations.cli import app
 from simulations.settings.experiment import SettingsError
+from tests.for_each import for_each
 from tests.simulations.watched_runs import forbid_runs
 
 FAST = ["--set", "epochs=0.5", "--set", "hidden=[8]"]
@@ -32,7 +33,7 @@ def error_of(*arguments: str) -> str:
     return message
 
 
-@pytest.mark.parametrize(("arguments", "expected"), [
+@for_each(("arguments", "expected"), [
     (["--dataset", "adlt"], "unknown data set 'adlt': did you mean 'adult'?"),
     (["--strategy", "dpsgdf"], "unknown strategy 'dpsgdf': did you mean 'dpsgd-f'"),
     (["--engine", "lokal"], "unknown engine 'lokal': did you mean 'local'?"),
@@ -99,8 +100,8 @@ def test_of_several_strategies_those_whose_settings_are_wrong_are_named() -> Non
     assert alike.count("delta is 0") == 1
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "curve", "audit"])
-@pytest.mark.parametrize(("setting", "expected"), [
+@for_each("command", ["run", "compare", "curve", "audit"])
+@for_each(("setting", "expected"), [
     ("seed=3", "seed is 3 among the settings, but it is chosen by --seed or --seeds, or by seeds in a sweep"),
     ("strategy=sgd", "strategy is 'sgd' among the settings, but it is chosen by --strategy or --strategies"),
     ("dpsgd.dataset=compas", "dataset is 'compas' among the settings, but it is chosen by --dataset, or by datasets"),

@@ -17,6 +17,7 @@ from fedfair.protocol.round import Round
 from simulations import run
 from simulations.engines.local import LocalGrid
 from strategies.server.existing_app import PrivateTraining
+from tests.for_each import for_each
 from tests.strategies.server.quickstart import EXPERIMENT, Train, application, around_fedavg, privately, started
 
 
@@ -205,8 +206,8 @@ def test_discrete_noise_is_for_models_in_float64() -> None:
     assert strategy.ledger.epsilon() > 0
 
 
-@pytest.mark.parametrize("settings", [{"sync": "epoch"}, {"randomness": "seeded"}, {"epochs": 3}, {"steps": 9},
-                                      {"eval_every": 2}, {"dropouts": 1}, {"trust": "local"}, {"risk_every": 5}])
+@for_each("settings", [{"sync": "epoch"}, {"randomness": "seeded"}, {"epochs": 3}, {"steps": 9},
+                       {"eval_every": 2}, {"dropouts": 1}, {"trust": "local"}, {"risk_every": 5}])
 def test_what_the_app_itself_says_is_no_setting(settings: dict[str, Any]) -> None:
     (field,) = settings
     with pytest.raises(ValueError, match=f"{field} is .*, but an app trains as many rounds.*: leave it out"):
@@ -281,7 +282,7 @@ def test_the_noise_of_a_budget_is_what_the_client_adds() -> None:
         plan.local_event(0, (True, True))  # nobody can take the plan without its budget
 
 
-@pytest.mark.parametrize(("settings", "message"), [
+@for_each(("settings", "message"), [
     ({"target_epsilon": 2.0, "rounds": 3, "noise_multiplier": 0.8},
      "target_epsilon is 2.0 and noise_multiplier is 0.8: give one of them"),
     ({"target_epsilon": 2.0}, "rounds is None: say for how many rounds it must last"),

@@ -9,9 +9,10 @@ from typer.testing import CliRunner
 
 from simulations.cli import app
 from strategies.server.threshold_settings import ThresholdSettings
+from tests.for_each import for_each
 
 
-@pytest.mark.parametrize(("value", "labels", "number"), [
+@for_each(("value", "labels", "number"), [
     (1, ("1", "2"), 0), (2, ("1", "2"), 1), ("1", ("1", "2"), 0), (1, ("0", "1"), 1), (0, ("0", "1"), 0),
     (-1, ("-1", "1"), 0), (1, ("-1", "1"), 1), (1, ("1.0", "2.0"), 0), (1, ("no", "yes"), 1), (0, ("no", "yes"), 0),
     (True, ("false", "true"), 1), (False, ("False", "True"), 0), ("yes", ("no", "yes"), 1), (None, ("a", "b"), None),
@@ -21,7 +22,7 @@ def test_a_number_that_is_a_label_s_name_is_that_label(value: object, labels: tu
     assert ThresholdSettings(favourable=value).favourable_class(labels) == number  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("value", "labels", "says"), [
+@for_each(("value", "labels", "says"), [
     (0, ("1", "2"), "favourable is 0, but the labels are '1', '2': give one of them"),
     (5, ("1", "2"), "favourable is 5, but the labels are"),
     (2, ("no", "yes"), "there are 2 classes: it must be one of"),

@@ -22,6 +22,7 @@ from fedfair.node.node import ClientError
 from fedfair.node.private_training import train_privately
 from simulations.engines.local import LocalGrid
 from strategies.server.existing_app import PrivateTraining
+from tests.for_each import for_each
 
 SIZES = (60, 100, 140)
 ROUNDS = 6
@@ -165,7 +166,7 @@ def test_a_node_without_a_name_may_be_asked_for_the_first_time_long_after_the_be
     assert charged(made)[(20 / SIZES[2],)] == 3 * (SIZES[2] // 20)  # the app lost two answers, for all the ledger knows
 
 
-@pytest.mark.parametrize(("nodes", "message"), [
+@for_each(("nodes", "message"), [
     ({"names": ("north", "north", "west")}, r"node . says that it has \d+ records, but it had \d+ before"),
     ({"sends": {0: ""}}, "node 2 sent the name '', but one of 1 to 100 printable characters is expected"),
     ({"sends": {1: 7}}, "node 3 sent the name 7, but one of 1 to 100 printable characters is expected"),

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fedfair.node.node import ClientError
 from simulations.engines.local import LocalGrid
 from strategies.server.existing_app import PrivateTraining
+from tests.for_each import for_each
 from tests.strategies.server.quickstart import EXPERIMENT, Train, application, around_fedavg, privately, started
 
 
@@ -27,7 +28,7 @@ def lying(**lie: Any) -> Train:
     return train
 
 
-@pytest.mark.parametrize(("lie", "message"), [
+@for_each(("lie", "message"), [
     *[({"size": size}, "node . says that it has .* records, but a whole number from 0 to 1,000,000,000 is expected")
       for size in (-5, 1.5, "x\x1b[0m", 10**15, True, [600], None)],
     ({"size": 0}, "sent counts, but none were asked of its 0 records"),
@@ -77,7 +78,7 @@ def put(record: str, key: str, value: Any) -> Callable[[list[Message]], Any]:
     return lambda replies: replies[0].content[record].__setitem__(key, value)
 
 
-@pytest.mark.parametrize(("change", "message"), [
+@for_each(("change", "message"), [
     (put("fedfair", "size", 7), "node 2 says that it has 7 records, but it had .* before"),
     (weights_of(lambda value: value[..., :1]), "node 2 sent weights .* of shape .* is expected"),
     (weights_of(lambda value: value + 0j), "node 2 sent weights .* in complex64, but .* in float32 is expected"),

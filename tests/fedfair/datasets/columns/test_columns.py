@@ -16,6 +16,7 @@ from fedfair.datasets.columns.kinds import Column, understand
 from fedfair.datasets.columns.tidy import reading_of, tidied
 from fedfair.datasets.files.table_file import read_table
 from fedfair.datasets.table import from_csv, from_table
+from tests.for_each import for_each
 
 ROWS = 60
 
@@ -34,7 +35,7 @@ def column(values: list[Any], name: str = "x", asked: Asked = Asked()) -> Column
     return next(column for column in columns if column.name == name)
 
 
-@pytest.mark.parametrize(("values", "kind", "words"), [
+@for_each(("values", "kind", "words"), [
     ([3, 1, 2], "number", "1 to 3"), ([0, 1], "number", "0 to 1"), ([1.5, None, 2.0], "number", "1.5 to 2.0"),
     (["1", " 2", "3 "], "number", "1 to 3"), (["1.5", "?", "-2"], "number", "-2.0 to 1.5"),
     (["1,250", "13,000", "7"], "number", "7 to 13000"), (["1,2", "13", "-3,45"], "number", "-3.45 to 13.0"),
@@ -81,7 +82,7 @@ def test_label_group_and_participant_are_what_they_are_said_to_be() -> None:
     assert all(c.problem is None for c in understand(frame, "good", "sex", "who"))
 
 
-@pytest.mark.parametrize(("columns", "message"), [
+@for_each(("columns", "message"), [
     ({"born": ["1999-12-01", "2001-02-03"]}, "column 'born' holds dates, such as 1999-12-01: turn them into numbers"),
     ({"name": [f"p{i}" for i in range(ROWS)]}, "column 'name' has 60 different texts in 60 rows, as names have"),
     ({"good": [i / 7 for i in range(101)]}, None),

@@ -16,6 +16,7 @@ from fedfair.datasets.columns.quantities import number_of, quantity_of, quantity
 from fedfair.datasets.columns.texts import way_of
 from fedfair.datasets.columns.tidy import reading_of, tidied, typed_numbers
 from fedfair.datasets.table import from_table
+from tests.for_each import for_each
 
 ROWS = 60
 
@@ -47,8 +48,8 @@ def test_a_time_is_one_number_in_every_writing(clock: time) -> None:
     assert quantity_of_text(str(clock)) == "time"
 
 
-@pytest.mark.parametrize("text", ["", "7", "2024-02-30", "24:00", "12:60", "P", "PT", "days", "2024-01", "1 day ago",
-                                  "20240131", "31.12.2024", "2024-01-31 25:00", "٣ days"])
+@for_each("text", ["", "7", "2024-02-30", "24:00", "12:60", "P", "PT", "days", "2024-01", "1 day ago",
+                   "20240131", "31.12.2024", "2024-01-31 25:00", "٣ days"])
 def test_other_texts_are_no_quantity(text: str) -> None:
     assert quantity_of_text(text) == ""
 
@@ -67,7 +68,7 @@ def asked_about(values: list[Any], asked: Asked = Asked(), name: str = "x") -> t
     return column.kind, column.problem or column.question or ""
 
 
-@pytest.mark.parametrize(("values", "way"), [
+@for_each(("values", "way"), [
     ([f"{number} kg" for number in range(50, 90)], "'50 kg', with a unit"),
     (["<0.5", *(f"{number / 10}" for number in range(5, 40))], "'<0.5', with a bound"),
     ([f"{number}/{number - 50}" for number in range(110, 160)], "'110/60', with two numbers"),
@@ -86,7 +87,7 @@ def test_texts_that_write_quantities_are_asked_about(values: list[str], way: str
     assert "quantities as text" not in asked_about(values, Asked(categorical=("x",)))[1]
 
 
-@pytest.mark.parametrize("values", [
+@for_each("values", [
     ["18-25", "26-35", "36-45", "46+"], ["0", "1", "2", "3+"], ["A1", "B2", "C3"], ["1st", "2nd"],
     [f"{number} {chr(65 + number % 26)}{chr(65 + number // 3)}" for number in range(1000, 1030)], ["01", "02", "11"],
     ["12 Main Street", "3 High Street", "4 Low Street"],
@@ -103,13 +104,13 @@ def test_many_values_that_write_a_quantity_are_refused(  # before a run, whose k
         from_table(frame, "good", "sex")
 
 
-@pytest.mark.parametrize("text", ["1,200 sq ft", "5'11\"", "≥ 5 mg/dL", "about 7", "1.5-2.5", "120/80 mmHg", "3 t",
-                                  "1 yr 2 mo", "£55.3k", "10x20"])
+@for_each("text", ["1,200 sq ft", "5'11\"", "≥ 5 mg/dL", "about 7", "1.5-2.5", "120/80 mmHg", "3 t",
+                   "1 yr 2 mo", "£55.3k", "10x20"])
 def test_ways_to_write_quantities(text: str) -> None:
     assert way_of(text)
 
 
-@pytest.mark.parametrize(("values", "kind", "numbers"), [
+@for_each(("values", "kind", "numbers"), [
     (["1970-01-02", "1970-01-03T12:00"], "date", [1, 2.5]), (["13:30", "00:00:36"], "time", [13.5, 0.01]),
     (["1 days 12:00:00", "P3D"], "duration", [1.5, 3]),
     (list(pd.to_timedelta([36, None], unit="h")), "duration", [1.5, None]),

@@ -26,6 +26,7 @@ from fedfair.datasets.names import as_text, names_in
 from fedfair.datasets.split import Missing
 from fedfair.datasets.table import from_csv, from_table, group_names
 from fedfair.protocol.task import Task
+from tests.for_each import for_each
 
 ROWS = 60
 
@@ -73,7 +74,7 @@ def test_columns_that_contradict_each_other_are_refused() -> None:
     assert (found["pay"].max(), found["share"].max()) == (1234.5, 0.7)
 
 
-@pytest.mark.parametrize(("values", "taken"), [
+@for_each(("values", "taken"), [
     (["$5", "7"], "number"), (["5%", "7"], "category"), (["$5", "€7"], "category"), (["007", "12"], "category"),
     (["7", "12"], "number"), (["5 EUR", "7 EUR"], "number"), (["5", "6", "Unknown"], "number"),
     (["5", "6", "k.A."], "number")])
@@ -83,7 +84,7 @@ def test_signs_codes_and_words(values: list[str], taken: str) -> None:
                 if c.name == "x").kind == taken
 
 
-@pytest.mark.parametrize(("values", "mark"), [
+@for_each(("values", "mark"), [
     ([1, 2, 3, -999, -999], -999), ([18, 40, 65, 999, 999], 999), ([5, -3, 7, -999, -999], None),
     ([1, 2, 3, -999], None), ([1, -1, 1, -1], None), ([100, 900, 950, 999, 999], None), ([0, 5, 27, 999, 999], 999)])
 def test_marks_for_missing_values_lie_apart(values: list[int], mark: int | None) -> None:
@@ -183,7 +184,7 @@ class Lines(NamedTuple):
         return iter(self.text.splitlines(keepends=True)[first:])
 
 
-@pytest.mark.parametrize(("text", "separator", "quote"), [
+@for_each(("text", "separator", "quote"), [
     ("a;b\n1,5;2\n", ";", '"'), ('"a, b";"c, d"\n1;2\n', ";", '"'), ("a|b\n1|2\n", "|", '"'),
     ("a  b   c\n1  x 3\n", " ", '"'), ("sep=;\na,b;c\n1;2\n", ";", '"'), ("'a,b','c'\n'1','2'\n", ",", "'"),
     ('"a\nb",c\n1,2\n', ",", '"'), ("a\tb\n1,5\t2\n", "\t", '"')])
@@ -229,9 +230,9 @@ def test_other_formats_and_archives(tmp_path: Path) -> None:
         read_table(tmp_path / "own.pkl")
 
 
-@pytest.mark.parametrize(("name", "values", "kind"), [
+@for_each(("name", "values", "kind"), [
     ("customer_id", [7 * i % 61 + 1000 for i in range(ROWS)], "identifier"), ("personId", list(range(99, 39, -1)),
-                                                                              "identifier"),
+                                                               "identifier"),
     ("id", list(range(ROWS)), "row number"), ("day", [20240101 + i % 28 for i in range(ROWS)], "date"),
     ("width", list(range(ROWS)), "number"), ("paid", [7 * i % 61 for i in range(ROWS)], "number")])
 def test_numbers_that_are_no_numbers(name: str, values: list[int], kind: str) -> None:

@@ -21,6 +21,7 @@ from fedfair.datasets.grouped import GroupedDataset
 from fedfair.models.published import linear
 from fedfair.protocol.task import Task
 from simulations.results.classifier import TrainedClassifier
+from tests.for_each import for_each
 
 NUMBERS = st.floats(-1e6, 1e6)
 
@@ -129,7 +130,7 @@ def test_no_record_moves_the_features_of_another(features: str, tmp_path: Path) 
     assert not torch.equal(seen[0][0], seen[1][0])
 
 
-@pytest.mark.parametrize(("settings_", "said"), [
+@for_each(("settings_", "said"), [
     ({"features": "ranges", "bins": 5}, "bins or edges are given"),
     ({"dataset": "digits", "features": "binned"}, "the records are no table"),
     ({"dataset": "digits", "features": "filters"}, "no images of at least 16 x 16"),

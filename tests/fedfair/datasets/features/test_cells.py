@@ -27,6 +27,7 @@ from fedfair.datasets.schema import Listed, Schema, prepared
 from fedfair.datasets.table import from_table
 from fedfair.moments.sums import moment_sums
 from fedfair.protocol.task import Task
+from tests.for_each import for_each
 
 EDGES = {"age": (30.0, 45.0), "pay": (1.5,)}
 SCHEMA = Schema("here", (Range("age", 0, 90), Range("pay", 0, 9)), (
@@ -116,7 +117,7 @@ def some() -> GroupedDataset:
     return with_features(with_features(read(frame), by_schema), partial(bounded, kind="binned"))
 
 
-@pytest.mark.parametrize("use", [
+@for_each("use", [
     lambda x: x.sum(0), lambda x: x @ torch.ones(x.shape[1], 2, dtype=x.dtype), lambda x: torch.cat([x, x]),
     lambda x: x[1:3], lambda x: x[torch.tensor([3, 0])], lambda x: x[torch.tensor([True, False, True, False])],
     lambda x: x.index_select(0, torch.tensor([2])), lambda x: x[:, 0], lambda x: x[:, [1, 0]], lambda x: x[0],

@@ -19,6 +19,7 @@ from fedfair.datasets.features.encoding import Encoding, Feature, Scaling
 from fedfair.datasets.published import tables
 from fedfair.datasets.table import from_frame, from_table
 from fedfair.protocol.task import Task
+from tests.for_each import for_each
 
 ROWS = 200
 
@@ -41,12 +42,12 @@ def frame() -> pd.DataFrame:
         "vote": draws.choice(["granted", "denied"], ROWS)})
 
 
-@pytest.mark.parametrize("settings", [
+@for_each("settings", [
     {}, {"drop_first": True}, {"without": ("city=east", "age", "answer")}, {"group": "race,city"},
     {"ranges": {"age": [20, 70], "pay": [1000, 50_000], "rate": [0, 8], "code": [4, 9]}},
     {"ranges": {"age": [20, 70], "pay": [1000, 50_000], "rate": [0, 8], "code": [4, 9], "race": [1, 3]},
      "without": ("member=False",)}])
-@pytest.mark.parametrize("kept_as", [str, None])
+@for_each("kept_as", [str, None])
 def test_rows_are_encoded_as_those_that_were_trained_on(frame: pd.DataFrame, settings: Any, kept_as: type | None,
                                                         tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
@@ -137,7 +138,7 @@ def test_every_feature_is_made_of_its_column() -> None:
     assert encode(rows[:0], ENCODING).shape == (0, 6)
 
 
-@pytest.mark.parametrize(("changed", "message"), [
+@for_each(("changed", "message"), [
     ({"sex": ["f", "x"]}, "unknown category of column 'sex', in row 2, 'x': known are f, m"),
     ({"sex": ["f", None]}, "column 'sex' has no value in row 2: fill it"),
     ({"age": [50, "?"]}, "column 'age' has no value in row 2"),

@@ -18,6 +18,7 @@ from simulations import Experiment, run
 from simulations.plans.compare import experiments
 from simulations.results.environment import environment
 from simulations.settings.experiment import SettingsError
+from tests.for_each import for_each
 
 FRAME = pd.DataFrame({"age": [20, 40, 60, 90], "city": ["a", "b", "c", "a"], "pay": [1.0, 2.0, 3.0, 9.0],
                       "sex": ["f", "m", "m", "f"], "vote": [0, 1, 1, 0]})
@@ -165,7 +166,7 @@ def test_columns_that_cannot_be_left_out_are_refused(columns: tuple[str, ...], m
         leave_out(data(), columns)
 
 
-@pytest.mark.parametrize(("ranges", "message"), [
+@for_each(("ranges", "message"), [
     ((*RANGES, Range("wage", 0, 1)), "unknown column 'wage'"),
     ((*RANGES, Range("city", 0, 1)), r"ranges names city, which holds no numbers \(a, b, c\): leave it out"),
     ((*RANGES, Range("age", 0, 1)), "ranges names age twice"),

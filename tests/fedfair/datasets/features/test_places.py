@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fedfair.datasets.features.encoding import Bounding, Encoding, Feature, places_of, rows_of
+from tests.for_each import for_each
 
 ends = st.lists(st.integers(-3, 3).map(float), max_size=4, unique=True).map(sorted)
 numbers = st.lists(st.one_of(st.integers(-4, 4).map(float), st.just(math.nan), st.just(math.inf)), min_size=1,
@@ -36,7 +37,7 @@ def test_bins_with_gaps_and_missing_numbers(ends: list[float], left_out: set[int
         assert torch.equal(made, expected if bound is None else bound.of(expected))
 
 
-@pytest.mark.parametrize("features", [
+@for_each("features", [
     [Feature("age", bin=(None, 2.0)), Feature("age", bin=(1.0, None))], [Feature("age")],
     [Feature("age", bin=(None, 2.0)), Feature("age")],
     [Feature("age", bin=(None, None)), Feature("age", bin=(1.0, 2.0))],

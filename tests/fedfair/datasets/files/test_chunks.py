@@ -30,6 +30,7 @@ from fedfair.datasets.files.table_file import read_table
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.table import from_chunks, from_csv
 from fedfair.protocol.task import Task
+from tests.for_each import for_each
 
 NUMBERS = ["1", "2.5", "1,5", "1.234", "1.234,5", "x", "", "(5)", "$5", "5%", "-0", "0", "007", "1e5", "inf", "1e400",
            "unknown", "?", "12345678901234567", "9007199254740993"]
@@ -125,7 +126,7 @@ def test_parquet_in_chunks_is_read_as_if_whole(frame: pd.DataFrame, cells: int, 
         assert same(one, other)
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "feather", "json", "jsonl", "xlsx"])
+@for_each("suffix", ["parquet", "feather", "json", "jsonl", "xlsx"])
 def test_a_code_of_many_digits_is_itself_whichever_other_is_missing(suffix: str, tmp_path: Path) -> None:
     large = 2**53 - 1 if suffix == "xlsx" else 12345678901234567  # a workbook has doubles
     for number, others in enumerate(([1, 2, large], [1, None, large])):

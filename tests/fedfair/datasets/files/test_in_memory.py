@@ -31,6 +31,7 @@ from fedfair.datasets.files import in_memory
 from fedfair.datasets.files.chunks import chunks_of
 from fedfair.protocol.task import Task
 from simulations.settings.experiment import Experiment
+from tests.for_each import for_each
 
 ROWS = 60
 
@@ -81,8 +82,8 @@ CELLS: list[Any] = [5, 2.0, 2.5, True, "x", "\ud800", b"\xff", [1], {"a": 1}, {1
                     np.array([1, 2]), 1j, pd.Timestamp("2020-01-01 03:04"), date(2020, 1, 1), None]
 
 
-@pytest.mark.parametrize("others", [["a", "b"], [1, 2**60 + 1], [1.0, 2.5], [pd.Timestamp("2020-01-01")] * 2,
-                                    [b"a", b"b"], [Decimal("1.50"), Decimal(2)], [True, False]])
+@for_each("others", [["a", "b"], [1, 2**60 + 1], [1.0, 2.5], [pd.Timestamp("2020-01-01")] * 2,
+                     [b"a", b"b"], [Decimal("1.50"), Decimal(2)], [True, False]])
 def test_a_cell_of_another_kind_changes_no_other(others: list[Any]) -> None:
     """Nor whether the table can be written."""
     read = []
@@ -124,9 +125,9 @@ class Level(str, Enum):  # noqa: UP042 - what str does to a member differs by ve
     LOW, HIGH = "low", "high"
 
 
-@pytest.mark.parametrize("cells", [[b"a", b"\xff"], [timedelta(1), timedelta(hours=-3, microseconds=5)], [*Level],
-                                   [date(2020, 1, 1), date(1960, 5, 5)], [time(3), time(13, 30, 5)], [2.0, 2.5],
-                                   [True, False], [pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01 03:04")]])
+@for_each("cells", [[b"a", b"\xff"], [timedelta(1), timedelta(hours=-3, microseconds=5)], [*Level],
+                    [date(2020, 1, 1), date(1960, 5, 5)], [time(3), time(13, 30, 5)], [2.0, 2.5],
+                    [True, False], [pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01 03:04")]])
 def test_a_value_has_one_name_in_the_training_and_in_new_rows(cells: list[Any]) -> None:
     table = chunks_of(in_memory.written(pd.DataFrame({"c": pd.Series(cells, dtype=object), "y": "yes"})))
     frame, _ = kept_table(table, reading_as_asked(Asked()), "y", (), ("c", "y"))

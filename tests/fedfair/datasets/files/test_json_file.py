@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedfair.datasets.files.table_file import read_table
+from tests.for_each import for_each
 
 RECORDS = [{"n": number, "c": f"c{number}"} for number in range(4)]
 STRANGE = {"an empty line": b"", "a number": b"5", "nothing": b"null", "a list": b"[1]", "no record": b"{}",
@@ -25,9 +26,9 @@ def table(path: Path, records: list[bytes], as_list: bool) -> list[list[object]]
     return read_table(path).frame[["n", "c"]].astype(object).to_numpy().tolist()  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("as_list", [False, True])
-@pytest.mark.parametrize("place", [0, 1, 3])
-@pytest.mark.parametrize("name", [*STRANGE, *BROKEN])
+@for_each("as_list", [False, True])
+@for_each("place", [0, 1, 3])
+@for_each("name", [*STRANGE, *BROKEN])
 def test_a_strange_record_changes_no_other(name: str, place: int, as_list: bool, tmp_path: Path) -> None:
     lines = [json.dumps(record).encode() for record in RECORDS]
     lines[place] = {**STRANGE, **BROKEN}[name]

@@ -21,6 +21,7 @@ from fedfair.datasets.features.kept_table import kept_table
 from fedfair.datasets.files.chunks import chunks_of, read_files
 from fedfair.datasets.files.table_file import read_table
 from fedfair.datasets.table import from_csv
+from tests.for_each import for_each
 
 LABELS: dict[str, dict[Any, str]] = {"sex": {1: "male", 2: "female", 9: "refused"}, "age": {998: "no answer"}}
 RANGES: dict[str, list[Any]] = {"sex": [9], "age": [{"lo": 990, "hi": 999}], "town": ["x"]}
@@ -157,7 +158,7 @@ def test_without_pyreadstat_a_sentence_says_what_to_install(tmp_path: Path, monk
         read_table(path)
 
 
-@pytest.mark.parametrize("name", ["a.sav", "a.zsav", "a.por", "a.dta", "a.sas7bdat", "a.xpt"])
+@for_each("name", ["a.sav", "a.zsav", "a.por", "a.dta", "a.sas7bdat", "a.xpt"])
 def test_a_file_that_is_cut_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"$FL2 not a file")
     with pytest.raises(ValueError, match=f"{name} cannot be read as {name[2:]}"):

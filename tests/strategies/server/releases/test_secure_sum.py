@@ -28,6 +28,7 @@ from simulations.engines.run import conduct
 from simulations.results.result import Result
 from strategies.server.releases import secure_sum
 from strategies.server.releases.secure_sum import _most_lost
+from tests.for_each import for_each
 from tests.strategies.two_groups import two_groups
 
 KEYS, DEAL, MASK, UNMASK = ("masked_sums.send_keys", "masked_sums.send_key_shares", "moment_sums.send_masked_moments",
@@ -220,7 +221,7 @@ ATTACKS: dict[str, tuple[str, Callable[[Message], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@for_each("attack", ATTACKS)
 def test_a_server_that_asks_too_much_is_refused(attack: str) -> None:
     """Each would give away more than the sum, and the run itself is not harmed."""
     after, change, said = ATTACKS[attack]
@@ -257,7 +258,7 @@ def plan(**values: Any) -> Callable[[Message], Any]:
     return change
 
 
-@pytest.mark.parametrize(("exchange", "change", "said"), [
+@for_each(("exchange", "change", "said"), [
     (DEAL, options(threshold=2), "2 of 5 parties would open a mask: take more than half"),
     (UNMASK, options(survivors=[0, 1]), "only 2 parties are left, but the secure sum needs 5|are not different ones"),
     (MASK, plan(noise_multiplier=("2.0", "0.0")), "there is none: take noise"),
@@ -304,7 +305,7 @@ LIES: dict[str, tuple[str, Lie, str]] = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
+@for_each("lie", LIES)
 def test_a_node_that_lies_ends_the_run(lie: str) -> None:
     exchange, change, said = LIES[lie]
     with pytest.raises(ClientError, match=said):
@@ -323,7 +324,7 @@ def test_the_ledger_has_the_sums_epsilon_for_the_server() -> None:
     assert ledger.to_dict()["secure_aggregation"] is True
 
 
-@pytest.mark.parametrize(("settings", "said"), [
+@for_each(("settings", "said"), [
     ({"trust": "central"}, 'secure_aggregation is true, but trust is "central": take trust = "distributed"'),
     ({"trust": "local"}, 'secure_aggregation is true, but trust is "local"'),
     ({"noise": "gaussian"}, 'secure_aggregation is true, but noise is "gaussian": take noise = "discrete"'),

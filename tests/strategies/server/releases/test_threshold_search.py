@@ -23,6 +23,7 @@ from strategies.server.population import Population
 from strategies.server.releases.threshold_search import ThresholdSearch
 from strategies.server.rounds import Rounds
 from tests.fedfair.mechanisms.test_prefix_sums import square_root
+from tests.for_each import for_each
 from tests.strategies.server.test_released_noise import LossyGrid
 from tests.strategies.test_contract import SETTINGS
 from tests.strategies.two_groups import two_groups
@@ -148,7 +149,7 @@ def population(**parts: Any) -> Population:
                          **parts})
 
 
-@pytest.mark.parametrize(("settings", "parts", "expected"), [
+@for_each(("settings", "parts", "expected"), [
     ({}, {"names": ("a",), "sizes": ((50,),), "valid": (9,)}, "there is only the group 'a'"),
     ({}, {"labels": ("a", "b", "c")}, "there are 3 classes: say which of 0..2 is favourable"),
     ({"favourable": 3}, {"labels": ("a", "b", "c")}, "favourable is 3, but there are 3 classes"),
