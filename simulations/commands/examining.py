@@ -139,7 +139,8 @@ def ledger(
 
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs, comparisons or sweeps.")],
-    out: Annotated[Path | None, typer.Option(help="HTML file; by default report.html in the first folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="HTML file; by default report.html in the first folder, "
+                                                 "and beside it if that is a fit's, which has its page there.")] = None,
     figures: Annotated[Path | None, typer.Option(help="Folder for figures as PNG and SVG and tables as LaTeX; "
                                                  "needs the extra figures.")] = None,
 ) -> None:
@@ -150,13 +151,14 @@ def report(
     from simulations.fitting.save import is_fit
     from simulations.report import write_report  # here, because only this command needs a template engine
 
-    page = out or folders[0] / "report.html"
+    first = folders[0].absolute()
+    page = out or (first.with_name(f"{first.name}-report.html") if is_fit(first) else folders[0] / "report.html")
     if is_fit(page.parent) and page.name == "report.html":
-        raise ValueError(f"{page} is the page of a fit, which a report would replace: open that page, or write the "
-                         "report to another file, for example --out chapters.html")
+        raise ValueError(f"{page} is the page of a fit, which a report would replace: write the report to another "
+                         "file, for example --out chapters.html")
     refuse_as_file(page)
     if figures is not None:
         refuse_unwritable(figures)
     with showing_progress() as on_round:
-        written = write_report(folders, out, figures, lambda done, of: on_round(0, 1, "chapters", done, of))
+        written = write_report(folders, page, figures, lambda done, of: on_round(0, 1, "chapters", done, of))
     print(f"saved {written[0]}" + (f" and {len(written) - 1} files in {figures}" if figures else ""))

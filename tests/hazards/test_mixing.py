@@ -125,7 +125,7 @@ def change_by_one_record(model: nn.Module) -> float | None:
         return None
 
 
-@for_each("make", [standardised, Large, ZeroInitialised, Rarely, frozen_features, Thawing, Trained])
+@pytest.mark.parametrize("make", [standardised, Large, ZeroInitialised, Rarely, frozen_features, Thawing, Trained])
 def test_a_model_that_mixes_is_refused_or_bounded(make: Callable[[], nn.Module]) -> None:
     """Hazard 29."""
     torch.manual_seed(0)

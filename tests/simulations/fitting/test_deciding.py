@@ -85,12 +85,15 @@ def test_the_town_stands_in_for_the_group(folder: Path) -> None:
     assert [each.title for each in weights(found)] == ["weight in decisions", "mean score of m less that of f"]
 
 
-def test_a_report_does_not_replace_the_page_of_a_fit(folder: Path, tmp_path: Path) -> None:
-    before = (folder / "report.html").read_text()
-    refused = CliRunner().invoke(app, ["report", str(folder)])
-    assert (refused.exit_code, (folder / "report.html").read_text()) == (2, before)
+def test_a_report_does_not_replace_the_page_of_a_fit(folder: Path) -> None:
+    before, page = {path.name: path.read_bytes() for path in folder.iterdir()}, folder / "report.html"
+    written = CliRunner().invoke(app, ["report", str(folder)])
+    assert written.exit_code == 0, written.output
+    assert "<html" in folder.with_name(f"{folder.name}-report.html").read_text()
+    refused = CliRunner().invoke(app, ["report", str(folder), "--out", str(page)])
+    assert refused.exit_code == 2
     assert "is the page of a fit, which a report would replace" in " ".join(refused.stderr.split())
-    assert CliRunner().invoke(app, ["report", str(folder), "--out", str(tmp_path / "chapters.html")]).exit_code == 0
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_of_many_columns_that_no_group_has_more_of_hardly_any_is_named(tmp_path: Path) -> None:
