@@ -192,7 +192,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def _frame(self, X: Any, reset: bool) -> tuple[pd.DataFrame, list[str]]:
         """Return rows as a DataFrame whose columns have texts for names; remember the names if `reset`."""
         given, X = X, as_pandas(X)
-        if isinstance(X, pd.Series) or (not isinstance(X, pd.DataFrame) and np.ndim(X) == 0):
+        if isinstance(X, pd.Series) or (not hasattr(X, "shape") and np.asarray(X).ndim == 0):
             raise no_table(given)
         if not isinstance(X, pd.DataFrame):
             values = validate_data(self, X, reset=reset, ensure_all_finite="allow-nan", dtype="numeric")
