@@ -15,9 +15,9 @@ from pandas.api.types import (
     is_timedelta64_dtype,
 )
 
-from fedfair.datasets.columns.cell import folded, percent
+from fedfair.datasets.columns.cell import folded, number_of
 from fedfair.datasets.columns.convention import ALL, ANY_SIGN, PLAIN, Asked, Quantity, Reading
-from fedfair.datasets.columns.quantities import DAY, number_of, quantity_of_text
+from fedfair.datasets.columns.quantities import DAY, quantity_of_text
 from fedfair.datasets.columns.texts import all_spelled, same_capitals, without_marks, without_words
 from fedfair.datasets.columns.written_numbers import are_codes, common_sign, decimal_marks, numbers
 
@@ -184,8 +184,7 @@ def column_numbers(text: pd.Series, name: str, reading: Reading) -> pd.Series:
     quantity = reading.quantity(name)
     if quantity:
         mark, known = reading.mark(name), text.dropna().unique()
-        return text.map({each: percent(each, mark) if quantity == "percentage" else number_of(each, quantity)
-                         for each in known}).astype("float64")
+        return text.map({each: number_of(each, quantity, mark) for each in known}).astype("float64")
     sign = ANY_SIGN if reading.keeps_missing else dict(reading.signs).get(name, "")
     return numbers(without_words(text), reading.mark(name), None if sign == ANY_SIGN else sign)
 
