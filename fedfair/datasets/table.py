@@ -26,6 +26,7 @@ from fedfair.datasets.columns.tidy import (
     tidied,
     with_columns,
 )
+from fedfair.datasets.columns.written_numbers import common_sign
 from fedfair.datasets.features.encoder import cells_of, encode, kept, learn
 from fedfair.datasets.features.features import leave_out
 from fedfair.datasets.features.kept_table import kept_table
@@ -259,9 +260,10 @@ def declared(whole: pd.DataFrame, numbers: Sequence[str], roles: Sequence[str | 
 
 
 def _as_quantity(name: str, column: pd.Series) -> str:
-    """Return the setting by which a column of dates, durations or times is a number; "" for another column."""
+    """Return the setting by which a column of dates, durations, times or percentages is a number; "" for another."""
     text = cells(column)
-    quantity = declared_quantity(column) if text is None else common_quantity(text)
+    quantity = (declared_quantity(column) if text is None else
+                "percentage" if common_sign(text) in ("%", "‰") else common_quantity(text))
     return f', or give quantities = {{ {name} = "{quantity}" }}' if quantity else ""
 
 

@@ -83,7 +83,7 @@ def sign_of(text: str) -> str | None:
 def number_of(text: str, quantity: str, mark: str = ".") -> float | None:
     """Return the number that a text writes as a quantity; None if it writes no such quantity.
 
-    A percentage has its sign: .4 may be 40 per cent.
+    A percentage has its sign, and a plain number none of per cent: .4 and 40 may be the same as 40 %.
 
     Args:
         text: Text in single spacing, without spaces around it.
@@ -93,6 +93,8 @@ def number_of(text: str, quantity: str, mark: str = ".") -> float | None:
     Examples:
         >>> number_of("40,5 %", "percentage", ","), number_of("5 ‰", "percentage"), number_of("$4", "")
         (40.5, 0.5, 4.0)
+        >>> number_of("40 %", ""), number_of("40", "percentage")
+        (None, None)
         >>> number_of("1970-01-02T12:00+01:00", "date"), number_of("-1 days +18:00:00", "duration")
         (1.4583333333333333, -0.25)
         >>> number_of("13:30", "time"), number_of("P1DT6H", "duration"), number_of("7", "duration")
@@ -102,18 +104,19 @@ def number_of(text: str, quantity: str, mark: str = ".") -> float | None:
 
 
 def _plain_number(text: str, mark: str) -> float | None:
-    """Return the number that a text writes, with any sign."""
-    written = plain(text, mark)
-    return None if written is None else _finite(written)
+    """Return the number that a text writes, with any sign of money."""
+    return None if sign_of(text) in _PARTS else _finite(plain(text, mark))
 
 
 def _percent(text: str, mark: str) -> float | None:
     """Return the per cent that a number with its sign writes."""
-    for sign, parts in (("%", 1), ("‰", 10)):
-        number = _finite(plain(text, mark, sign))
-        if number is not None:
-            return number / parts
-    return None
+    sign = sign_of(text) or ""
+    number = _finite(plain(text, mark)) if sign in _PARTS else None
+    return None if number is None else number / _PARTS[sign]
+
+
+_PARTS = {"%": 1, "‰": 10}
+"""Parts of one per cent, by their signs."""
 
 
 _READERS: dict[str, Callable[[str, str], float | None]] = {**OF_TIME, "percentage": _percent, "": _plain_number}

@@ -93,7 +93,7 @@ class Reading(NamedTuple):
 
 
 ANY_SIGN = "any"
-"""Stands for any sign of money or per cent, so that no row decides which sign others must have."""
+"""Stands for any sign of money, so that no row decides which sign others must have."""
 
 MISSING = "missing"
 """The category of a missing value, where missing values are kept."""

@@ -110,7 +110,7 @@ def reading_of_declared(frame: pd.DataFrame, asked: Asked, separator: str | None
     """Return how cells are read where the columns of numbers are declared, by `asked.numeric`.
 
     Where the user says the decimal mark of such a column, or commas separate values, so that a dot stands before
-    decimals, each row is read by itself, with any sign of money or per cent. Elsewhere all rows together tell it, and
+    decimals, each row is read by itself, with any sign of money. Elsewhere all rows together tell it, and
     the column is `found`.
 
     Args:
@@ -145,7 +145,7 @@ def found_in_rows(frame: pd.DataFrame, asked: Asked) -> tuple[str, ...]:
 def reading_as_asked(asked: Asked) -> Reading:
     """Return how the cells of a table are read by what the user says alone, where no record may decide it for others.
 
-    Numbers have a dot before decimals unless the user says otherwise, and any sign of money or per cent is left out.
+    Numbers have a dot before decimals unless the user says otherwise, and any sign of money is left out.
 
     Args:
         asked: What the user says.

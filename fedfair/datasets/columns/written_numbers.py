@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import take
 
-from fedfair.datasets.columns.cell import plain, sign_of
+from fedfair.datasets.columns.cell import number_of, plain, sign_of
 from fedfair.datasets.columns.convention import ALL, Asked, Decimal
 from fedfair.datasets.columns.texts import without_words
 
@@ -33,7 +33,7 @@ def common_sign(texts: pd.Series) -> str | None:
 def numbers(texts: pd.Series, mark: Decimal, sign: str | None = "") -> pd.Series:
     """Return the number that each text `[n]` writes; missing where it writes none, or has another sign than `sign`.
 
-    A sign of None allows any, and then no text decides how another one is read.
+    A sign of None allows any of money, and then no text decides how another one is read.
     """
     places, different = texts.factorize()
     if not len(different):
@@ -43,13 +43,12 @@ def numbers(texts: pd.Series, mark: Decimal, sign: str | None = "") -> pd.Series
 
 
 def _each_number(texts: pd.Series, mark: Decimal) -> pd.Series:
-    """Return the number that each of some different texts writes, whatever the others are, with any sign."""
+    """Return the number that each of some different texts writes, whatever the others are, with any sign of money."""
     readable = texts if mark == "." else texts.mask(texts.str.contains(".", regex=False))
     found = pd.to_numeric(readable, errors="coerce").astype("float64").replace([np.inf, -np.inf], np.nan)
     others = texts[found.isna()]
     if len(others):
-        written = others.map({text: plain(text, mark) for text in others})
-        found = found.fillna(pd.to_numeric(written, errors="coerce").astype("float64"))
+        found = found.fillna(others.map({text: number_of(text, "", mark) for text in others}).astype("float64"))
     return found + 0.0  # "-0" is -0.0 among fractions, but 0 among whole numbers
 
 
