@@ -9,8 +9,9 @@ The text of a schema to be edited, from what a file holds.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -43,14 +44,31 @@ _LINES = 10  # are named
 
 
 class FileFindings(NamedTuple):
-    """How a file is read: its columns, a sentence on its convention, a question for each column in doubt, and the names
-    of its classes.
+    """How a file is read: its columns, a sentence on its convention, a question for each column in doubt, the names of
+    its classes, and the setting of quantities without which declared numbers are none; "" for none.
     """
 
     columns: list[Column]
     described: str
     questions: list[str]
     classes: tuple[str, ...] = ()
+    quantities: str = ""
+
+
+def quantities_in(asked: Asked, columns: Collection[str]) -> str:
+    """Return the setting of the quantities of some columns, for a fit and a schema, which look at no cell for it.
+
+    Args:
+        asked: What the user says, with the quantities that were found.
+        columns: Columns that are declared to hold numbers; none of those makes it "".
+
+    Examples:
+        >>> quantities_in(Asked(quantities=(("rate", "percentage"), ("seen", "time"))), ["rate"])
+        'quantities={"rate"="percentage","seen"="time"}'
+    """
+    if not {*columns} & {*dict(asked.quantities)}:
+        return ""
+    return f"quantities={{{','.join(f'{json.dumps(name)}={json.dumps(kind)}' for name, kind in asked.quantities)}}}"
 
 
 def examine(task: Task) -> FileFindings:
@@ -73,7 +91,7 @@ def examine(task: Task) -> FileFindings:
     asked_of += relations.questions(tidy[named], str(task.label), attributes, task.participant)
     questions = [f"Question: {question[0].upper()}{question[1:]}" for question in asked_of]
     return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.", questions + _unreadable(task),
-                        tuple(_values(tidy[str(task.label)])))
+                        tuple(_values(tidy[str(task.label)])), quantities_in(as_read(asked, reading), asked.numeric))
 
 
 def _unreadable(task: Task) -> list[str]:
@@ -167,6 +185,8 @@ def schema_text(frame: pd.DataFrame, label: str, groups: Sequence[str], asked: A
     categories |= {name: _values(frame[name]) for name in dict.fromkeys((*groups, label))}
     unused = [name for name, kind in kinds.items() if kind in LEFT_OUT]
     note = f"# Columns with nothing to learn from: leave them out with without = {unused}\n\n" if unused else ""
+    quantities = quantities_in(asked, ranges)
+    note += f"# Say beside it what some numbers are: --set '{quantities}'\n\n" if quantities else ""
     return _HEAD + note + tomli_w.dumps({"source": RECORDS, "label": label, "group": as_text(groups), "ranges": ranges,
                                          "categories": categories})
 
