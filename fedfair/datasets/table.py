@@ -180,7 +180,7 @@ def _unread(columns: Collection[str], without: Sequence[str], roles: Sequence[st
             site: str | None, asked: Asked) -> list[str]:
     """Return the columns that need not be read; raise `ValueError` if one with a role is absent, or has two."""
     refuse_two_roles(weight, roles)
-    for column in filter(None, (*roles, weight, site, *asked.categorical)):
+    for column in filter(None, (*roles, weight, site, *asked.categorical, *asked.answers)):
         if column not in columns:
             raise unknown("column", column, map(str, columns))
     return features_alone(without, columns, (*roles, weight, site))
@@ -333,8 +333,8 @@ def complete(frame: pd.DataFrame, missing: Missing, roles: Sequence[str | None] 
         most = [str(name) for name, count in counts.items() if count > _MOSTLY * len(frame) and name not in roles]
         rather = f"; rather leave out columns that lack many, with without = {json.dumps(most)}" if most else ""
         raise MissingValues(f'the table has {gaps}: fill them, or leave those rows out with missing = "drop"{rather}; '
-                            "in a file, cells with NA, None or null count as missing: write another word where that is "
-                            "an answer", gaps)
+                            "in a file, cells with NA, None or null count as missing: name a column where that is an "
+                            'answer, for example answers = ["country"]', gaps)
     if lost.all():
         raise ValueError(f"the table has {gaps}: no row is complete; fill them, or leave those columns out by without")
     _log.warning("left out: rows with %s", visible(gaps))

@@ -264,7 +264,7 @@ def _cells(column: pd.Series, reading: Reading, may_have_commas: bool) -> tuple[
 
 def _kinds_of(texts: pd.Series, reading: Reading, may_have_commas: bool) -> pd.Series:
     """Return what each of some texts is: the place of its count, and the next one for an empty text."""
-    text, name = cells(texts, reading.missing), str(texts.name)
+    text, name = cells(texts, reading), str(texts.name)
     assert text is not None
     known, coded = text.notna().to_numpy(), _fits(text, _CODE)
     values = column_numbers(text, name, reading)

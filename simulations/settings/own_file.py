@@ -25,6 +25,8 @@ from fedfair.datasets.columns import relations
 from fedfair.datasets.columns.convention import Asked, Reading, as_read, with_bands
 from fedfair.datasets.columns.kinds import LEFT_OUT, Column, understand
 from fedfair.datasets.columns.quantities import UNITS
+from fedfair.datasets.columns.texts import doubtful_answer
+from fedfair.datasets.columns.tidy import is_text as is_text_column
 from fedfair.datasets.columns.tidy import listed, reading_of, tidied
 from fedfair.datasets.features.encoding import OTHER
 from fedfair.datasets.files.chunks import read_files
@@ -86,12 +88,27 @@ def examine(task: Task) -> FileFindings:
     tidy = shown(tidied(read, reading), reading)
     columns = understand(tidy, str(task.label), attributes, task.participant, as_read(asked, reading))
     asked_of = [column.question for column in columns if column.question]
+    asked_of += [question for column in columns if (question := _on_answer(column, read[column.name], asked))]
     used = [column.name for column in columns if not column.problem and column.kind not in LEFT_OUT]
     named = [name for name in tidy if name in used or name in roles]
     asked_of += relations.questions(tidy[named], str(task.label), attributes, task.participant)
     questions = [f"Question: {question[0].upper()}{question[1:]}" for question in asked_of]
     return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.", questions + _unreadable(task),
                         tuple(_values(tidy[str(task.label)])), quantities_in(as_read(asked, reading), asked.numeric))
+
+
+_NAMES = ("category", "boolean", "label", "group", "label and group")
+
+
+def _on_answer(column: Column, raw: pd.Series, asked: Asked) -> str | None:
+    """Return whether to ask about a text that counts as missing in a column of names, and may be one of them."""
+    if column.kind not in _NAMES or column.name in asked.answers or not is_text_column(raw):
+        return None
+    text = raw.astype("string")
+    word = doubtful_answer(text)
+    return word and (f"is {word!r} in column {column.name!r}, which counts as missing in {int((text == word).sum()):,} "
+                     f"rows, an answer{', as NA is for Namibia' * (word == 'NA')}? Then give answers = "
+                     f'["{column.name}"]')
 
 
 def _unreadable(task: Task) -> list[str]:

@@ -107,7 +107,7 @@ def of_names(name: str, kind: str, known: pd.Series, asked: Asked) -> str | None
                 + (f'numbers = ["{name}"] to take it as a number, or ' if kind not in _ROLES else "")
                 + f'categorical = ["{name}"] if the texts differ')
     words = [value for value in names if value.casefold() in AMONG_NUMBERS]
-    if words and asked.missing_marks is None:
+    if words and asked.missing_marks is None and name not in asked.answers:
         return (f"is {words[0]!r} in column {name!r} an answer, as it is taken? If not, give missing_marks = "
                 f'["{words[0]}"]')
     return None

@@ -18,7 +18,7 @@ from pandas.api.types import (
 from fedfair.datasets.columns.cell import folded, number_of
 from fedfair.datasets.columns.convention import ALL, ANY_SIGN, PLAIN, Asked, Quantity, Reading
 from fedfair.datasets.columns.quantities import DAY, quantity_of_text
-from fedfair.datasets.columns.texts import all_spelled, same_capitals, without_marks, without_words
+from fedfair.datasets.columns.texts import all_spelled, marks_of, same_capitals, without_words
 from fedfair.datasets.columns.written_numbers import are_codes, common_sign, decimal_marks, numbers
 
 
@@ -53,13 +53,14 @@ def reading_of(frame: pd.DataFrame, asked: Asked, separator: str | None = None, 
         ValueError: If columns contradict each other, or numbers may be read in two ways; the message says which setting
             mends it.
     """
-    missing = tuple(asked.missing_marks or ())
+    as_asked = Reading(missing=tuple(asked.missing_marks or ()), answers=asked.answers)
     texts = {str(name): text for name, column in frame.items()
-             if (text := cells(column, missing)) is not None and name not in asked.categorical and not are_codes(text)}
+             if (text := cells(column, as_asked)) is not None and name not in asked.categorical and not are_codes(text)}
     decimal, exceptions = decimal_marks(texts, asked, separator)
     signs = {name: common_sign(text) for name, text in texts.items()}
-    reading = Reading(decimal, exceptions, tuple((name, sign) for name, sign in signs.items() if sign), missing,
-                      asked.capitals == "same", asked.categorical, asked.numeric)
+    reading = Reading(decimal, exceptions, tuple((name, sign) for name, sign in signs.items() if sign),
+                      as_asked.missing, asked.capitals == "same", asked.categorical, asked.numeric,
+                      answers=asked.answers)
     return reading._replace(quantities=_quantities(frame, texts, asked, names, _percentages(texts, reading)))
 
 
@@ -154,7 +155,7 @@ def reading_as_asked(asked: Asked) -> Reading:
     mark = said.pop(ALL, ".")
     exceptions = tuple((name, other) for name, other in said.items() if other != mark)
     return Reading(mark, exceptions, (), tuple(asked.missing_marks or ()), asked.capitals == "same", asked.categorical,
-                   asked.numeric, keeps_missing=True, quantities=asked.quantities)
+                   asked.numeric, keeps_missing=True, quantities=asked.quantities, answers=asked.answers)
 
 
 def tidied(frame: pd.DataFrame, reading: Reading = PLAIN) -> pd.DataFrame:
@@ -167,7 +168,7 @@ def tidied(frame: pd.DataFrame, reading: Reading = PLAIN) -> pd.DataFrame:
 
 def tidied_column(column: pd.Series, reading: Reading = PLAIN) -> pd.Series:
     """Return one column as `tidied` makes it."""
-    name, text = str(column.name), cells(column, reading.missing)
+    name, text = str(column.name), cells(column, reading)
     if text is None:
         plain = _without_numbers(column, reading.missing)
         return typed_numbers(plain) if reading.quantity(name) and declared_quantity(column) else plain
@@ -241,12 +242,12 @@ def is_text(column: pd.Series) -> bool:
     return not (is_numeric_dtype(column) or is_bool_dtype(column) or declared_quantity(column))
 
 
-def cells(column: pd.Series, missing: Sequence[str] = ()) -> pd.Series | None:
+def cells(column: pd.Series, reading: Reading = PLAIN) -> pd.Series | None:
     """Return a column of text spelled in one way, with marks as missing values; None for a column of another kind."""
     if not is_text(column):
         return None
-    text = column.astype("string")
-    return without_marks(all_spelled(text), missing)
+    text = all_spelled(column.astype("string"))
+    return text.mask(text.isin(marks_of(str(column.name), reading)))
 
 
 def named(text: pd.Series, reading: Reading) -> pd.Series:

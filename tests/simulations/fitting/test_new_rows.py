@@ -367,6 +367,45 @@ def test_a_percentage_is_no_plain_number_of_which_a_model_learned(fitted: Path, 
         model.predict(rows[["age"]])
 
 
+def test_na_is_a_country_where_the_settings_say_so_in_every_form(tmp_path: Path) -> None:
+    """It is a missing value elsewhere, and decided as one."""
+    draws = np.random.default_rng(4)
+    country = draws.choice(["NA", "DE", "FR", ""], 2000, p=[.4, .3, .2, .1])
+    frame = pd.DataFrame({"country": country, "age": draws.integers(20, 80, 2000).astype(str),
+                          "sex": draws.choice(["f", "m"], 2000), "ill": np.where(country == "NA", "yes", "no")})
+    frame.loc[1900:, "age"] = "NA"
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    asked = ["data", "check", str(tmp_path / "own.csv"), "--label", "ill", "--group", "sex"]
+    shown = " ".join(CliRunner().invoke(app, asked, env={"COLUMNS": "300"}).output.split())
+    rows = int((country == "NA").sum())
+    assert f"Is 'NA' in column 'country', which counts as missing in {rows} rows, an answer, as NA is" in shown
+    assert 'Then give answers = ["country"]' in shown
+    assert "column 'age'" not in shown
+    answered = CliRunner().invoke(app, [*asked, "--set", 'answers=["country"]'], env={"COLUMNS": "300"}).output
+    assert "an answer" not in answered
+    found = {}
+    for name, more in (("as it is", {}), ("answers", {"answers": ["country"]})):
+        folder = tmp_path / name
+        settings = {"randomness": "seeded", "categorical": ["country"], "numbers": ["age"], **more}
+        save(fit(Wanted(tmp_path / "own.csv", "ill", "sex", 20.0, settings=settings)), folder)
+        new = frame[["country", "age"]][:200]
+        new.to_csv(tmp_path / "new.csv", index=False)
+        new.to_parquet(tmp_path / "new.parquet")
+        code, found[name], said = by_all(folder, tmp_path / "new.csv")
+        assert (code, said) == (0, "")
+        assert by_command(folder, tmp_path / "new.parquet") == (0, found[name], "")
+        assert predict(folder, new)["predicted"].tolist() == found[name]
+        session = onnxruntime.InferenceSession(onnx_model(Story.read(folder)))
+        ages = pd.to_numeric(new["age"], errors="coerce").to_numpy("float64").reshape(-1, 1)
+        given = {"country": new[["country"]].to_numpy(dtype=object), "age": ages}
+        assert session.run(None, given)[0].tolist() == found[name]
+    assert found["answers"] == np.where(country[:200] == "NA", "yes", "no").tolist()
+    assert (np.array(found["as it is"])[country[:200] == ""] == "yes").all()  # as NA, which most of them are
+    with pytest.raises(ValueError, match="unknown column 'land'"):
+        fit(Wanted(tmp_path / "own.csv", "ill", "sex", settings={"answers": ["land"]}, count_in=tmp_path / "fits"))
+    assert not (tmp_path / "fits").exists()
+
+
 def test_new_rows_in_a_large_file_are_announced_before_they_are_read(fitted: Path, tmp_path: Path) -> None:
     """The file takes no room on the disk, and is broken in its first line."""
     file = tmp_path / "new.csv"
