@@ -49,7 +49,7 @@ _WAYS = {
     "two numbers": rf"{_FIRST} ?(?:[-\u2013/:x\u00d7]|to) ?{_NUMBER}(?: ?{_UNIT})?",
     "a unit": rf"{_MONEY}{_FIRST} ?{_UNIT}(?: ?{_NUMBER} ?(?:{_UNIT})?){{0,2}}\+?|{_MONEY}{_FIRST}\+",
 }
-_BAND = re.compile(rf"{_FIRST} ?(?:(?:[-\u2013]|to) ?{_NUMBER}|\+)")
+_BAND = re.compile(rf"{_MONEY}{_FIRST}[kKM]? ?(?:(?:[-\u2013]|to) ?{_MONEY}{_NUMBER}[kKM]?|\+)")
 _PATTERNS = {way: re.compile(pattern, re.IGNORECASE) for way, pattern in _WAYS.items()}
 _TOLD = re.compile(rf"[\d.,'\u2019\u00a0\u202f -]|{_BOUND}")
 
@@ -176,11 +176,13 @@ def way_of(text: str) -> str:
 
 
 def is_band(text: str) -> bool:
-    """Return whether a text is a range of a number without a unit, as bands of ages are, which are categories.
+    """Return whether a text is a range of a number without a unit, or of money, as bands are, which are categories.
 
     Examples:
-        >>> [is_band(text) for text in ("18-24", "65+", "18 to 24", "134/83", "15-30 min", "<30", "E11-E14")]
-        [True, True, True, False, False, False, False]
+        >>> [is_band(text) for text in ("18-24", "65+", "18 to 24", "30-40k", "$50,000-$75,000", "100k+")]
+        [True, True, True, True, True, True]
+        >>> [is_band(text) for text in ("134/83", "15-30 min", "<30", "E11-E14", "70 kg", "$52,400")]
+        [False, False, False, False, False, False]
     """
     return _BAND.fullmatch(text) is not None
 

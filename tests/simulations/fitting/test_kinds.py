@@ -130,6 +130,7 @@ def test_a_fit_says_which_texts_look_like_quantities(tmp_path: Path) -> None:
 def test_bands_of_ages_are_categories_of_which_a_fit_asks_nothing_as_the_check_does(tmp_path: Path) -> None:
     draws = np.random.default_rng(8)
     made = people(3000).assign(band=draws.choice(["18-24", "25-34", "35-44", "65+"], 3000),
+                               pay_band=draws.choice(["30-40k", "40-55k", "£55k-£75k", "75k+"], 3000),
                                way=draws.choice(["<15 min", "15-30 min", ">60 min"], 3000))
     said = " ".join(caveats(told(made, {}, tmp_path)))
     assert "Most values of born, way look like quantities" in said
