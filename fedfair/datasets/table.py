@@ -32,7 +32,7 @@ from fedfair.datasets.features.features import leave_out
 from fedfair.datasets.features.kept_table import kept_table
 from fedfair.datasets.files.chunks import Chunks, chunks_of, one_chunk, read_files, read_rows
 from fedfair.datasets.grouped import GroupedDataset, weights_of
-from fedfair.datasets.names import value_name, visible
+from fedfair.datasets.names import toml_key, value_name, visible
 from fedfair.datasets.split import Missing, numbers_of_names, numbers_of_rows
 from fedfair.plugins.registry import unknown
 
@@ -264,7 +264,7 @@ def _as_quantity(name: str, column: pd.Series) -> str:
     text = cells(column)
     quantity = (declared_quantity(column) if text is None else
                 "percentage" if common_sign(text) in ("%", "‰") else common_quantity(text))
-    return f', or give quantities = {{ {name} = "{quantity}" }}' if quantity else ""
+    return f', or give quantities = {{ {toml_key(name)} = "{quantity}" }}' if quantity else ""
 
 
 def shown(frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:

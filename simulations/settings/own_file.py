@@ -9,7 +9,6 @@ The text of a schema to be edited, from what a file holds.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -34,7 +33,7 @@ from fedfair.datasets.files.part_files import part_files
 from fedfair.datasets.files.row_file import open_rows, unreadable
 from fedfair.datasets.files.table_file import is_text
 from fedfair.datasets.grouped import GroupedDataset, Parts
-from fedfair.datasets.names import as_text
+from fedfair.datasets.names import as_text, toml_key
 from fedfair.datasets.schema import RECORDS
 from fedfair.datasets.table import features_alone, shown, whole_numbers
 from fedfair.plugins.registry import unknown
@@ -66,11 +65,12 @@ def quantities_in(asked: Asked, columns: Collection[str]) -> str:
 
     Examples:
         >>> quantities_in(Asked(quantities=(("rate", "percentage"), ("seen", "time"))), ["rate"])
-        'quantities={"rate"="percentage","seen"="time"}'
+        'quantities={rate="percentage",seen="time"}'
     """
     if not {*columns} & {*dict(asked.quantities)}:
         return ""
-    return f"quantities={{{','.join(f'{json.dumps(name)}={json.dumps(kind)}' for name, kind in asked.quantities)}}}"
+    named = ",".join(f'{toml_key(name)}="{kind}"' for name, kind in asked.quantities)
+    return f"quantities={{{named}}}"
 
 
 def examine(task: Task) -> FileFindings:

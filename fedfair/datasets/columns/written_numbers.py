@@ -14,6 +14,7 @@ from pandas.api.extensions import take
 from fedfair.datasets.columns.cell import number_of, plain, sign_of
 from fedfair.datasets.columns.convention import ALL, Asked, Decimal
 from fedfair.datasets.columns.texts import without_words
+from fedfair.datasets.names import toml_key
 
 _CODE, _WHOLE = "0[0-9]+", "[0-9]+"
 
@@ -134,7 +135,7 @@ def _agreed(found: dict[str, _Marks]) -> Decimal | None:
     commas = {name: marks.comma for name, marks in found.items() if marks.comma}
     if dots and commas:
         few, mark = (commas, ",") if len(commas) <= len(dots) else (dots, ".")
-        example = ", ".join(f'{_key(name)} = "{mark}"' for name in few)
+        example = ", ".join(f'{toml_key(name)} = "{mark}"' for name in few)
         (dot, one), (comma, other) = next(iter(dots.items())), next(iter(commas.items()))
         raise ValueError(f"column {dot!r} has a dot before decimals ({one}), but column {comma!r} has a comma "
                          f"({other}): if that is so, say which columns differ from the rest, decimal = {{ {example} }}")
@@ -153,8 +154,3 @@ def _likely(found: dict[str, _Marks], separator: str | None) -> Decimal:
     kind = "comma" if "," in number else "dot"
     raise ValueError(f"column {name!r} has {number}, and nothing in the table says whether its {kind} is before "
                      f"decimals or between thousands: give decimal = \".\" or decimal = \",\"")
-
-
-def _key(name: str) -> str:
-    """Write a column's name as a key of a table in TOML."""
-    return name if name.isidentifier() and name.isascii() else f'"{name}"'
