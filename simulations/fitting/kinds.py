@@ -41,6 +41,7 @@ from fedfair.datasets.columns.tidy import (
 )
 from fedfair.datasets.features.kept_table import by_value
 from fedfair.datasets.files.chunks import Chunks
+from fedfair.datasets.names import value_name
 from fedfair.mechanisms.noise import NoiseName, add_noise
 from fedfair.mechanisms.randomness import Source
 
@@ -97,11 +98,13 @@ class Counts(NamedTuple):
         cells: By column the cells of each kind, see above; then the number of rows without any value, and zeros:
             `[columns + 1, kinds]`.
         labels: Number of rows of each class, `[classes]`; which classes there are is public.
+        names: Names of the classes.
     """
 
     records: int
     cells: Tensor
     labels: Tensor
+    names: tuple[str, ...] = ()
 
     @property
     def classes(self) -> int:
@@ -132,15 +135,17 @@ def count(chunks: Chunks, columns: Sequence[str], reading: Reading, may_have_com
         total[-1, 0] += int((frame.isna() | (frame == "")).all(axis=1).sum())
         for row, name in enumerate(columns):
             total[row] += torch.tensor(_cells(frame[name], reading, may_have_commas), dtype=torch.float64)
-    return Counts(records, total, _by_class(pd.concat(written), label, reading))
+    return Counts(records, total, *_by_class(pd.concat(written), label, reading))
 
 
-def _by_class(written: pd.Series, label: str, reading: Reading) -> Tensor:
-    """Return the number of rows of each class, `[classes]`, by how often each label is written; none is no class."""
+def _by_class(written: pd.Series, label: str, reading: Reading) -> tuple[Tensor, tuple[str, ...]]:
+    """Return the number of rows of each class, `[classes]`, by how often each label is written, and the classes' names;
+    none is no class.
+    """
     occurring = written[written > 0]
     codes, names = tidied_column(pd.Series(occurring.index, name=label), reading).factorize(sort=True)
     numbers = np.bincount(codes[codes >= 0], occurring.to_numpy()[codes >= 0], len(names))
-    return torch.from_numpy(numbers.astype(float))
+    return torch.from_numpy(numbers.astype(float)), tuple(map(value_name, names))
 
 
 def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_commas: bool, multiplier: float,

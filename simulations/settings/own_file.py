@@ -21,6 +21,7 @@ import tomli_w
 import torch
 
 from fedfair.datasets.columns import relations
+from fedfair.datasets.columns.cell import folded
 from fedfair.datasets.columns.convention import Asked, Reading, as_read, with_bands
 from fedfair.datasets.columns.kinds import LEFT_OUT, Column, understand
 from fedfair.datasets.columns.quantities import UNITS
@@ -94,7 +95,12 @@ def examine(task: Task) -> FileFindings:
     asked_of += relations.questions(tidy[named], str(task.label), attributes, task.participant)
     questions = [f"Question: {question[0].upper()}{question[1:]}" for question in asked_of]
     return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.", questions + _unreadable(task),
-                        tuple(_values(tidy[str(task.label)])), quantities_in(as_read(asked, reading), asked.numeric))
+                        _classes(tidy[str(task.label)], reading), quantities_in(as_read(asked, reading), asked.numeric))
+
+
+def _classes(column: pd.Series, reading: Reading) -> tuple[str, ...]:
+    """Return the names of the classes as a fit has them: in small letters where capitals do not matter."""
+    return tuple(dict.fromkeys(folded(name) if reading.same_capitals else name for name in _values(column)))
 
 
 _NAMES = ("category", "boolean", "label", "group", "label and group")
