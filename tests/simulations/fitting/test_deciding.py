@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from fedfair.fairness.intervals import Estimate
 from simulations.cli import app
+from simulations.fitting import page as of_page
 from simulations.fitting.deciding import Deciding, deciding, in_words, proxies
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
@@ -83,6 +84,12 @@ def test_the_town_stands_in_for_the_group(folder: Path) -> None:
     assert page.index('id="decides"') < page.index('id="groups"')
     assert said in (folder / "card.md").read_text()
     assert [each.title for each in weights(found)] == ["weight in decisions", "mean score of m less that of f"]
+
+
+def test_pictures_that_are_folded_are_counted_in_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for drawn, words in ((2, "The other column, which moves the"), (1, "The other 2 columns, which move the")):
+        monkeypatch.setattr(of_page, "_MOST", drawn)
+        assert words in of_page.page(Story.read(folder))
 
 
 def test_groups_furthest_apart_are_named_in_full_and_words_of_the_page_are_explained(folder: Path) -> None:
