@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable
 from functools import lru_cache
 from logging import Logger
@@ -29,6 +30,19 @@ def value_name(value: object) -> str:
         ('2', '2.5', '2.0', 'True')
     """
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def toml_key(name: str) -> str:
+    """Return a name as a key of a table in TOML, in quotes where it must be.
+
+    Args:
+        name: Name of a column.
+
+    Examples:
+        >>> toml_key("born"), toml_key("hired on")
+        ('born', '"hired on"')
+    """
+    return name if name.isidentifier() and name.isascii() else json.dumps(name)
 
 
 def visible(text: str, keep: str = "") -> str:

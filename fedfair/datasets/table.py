@@ -26,12 +26,13 @@ from fedfair.datasets.columns.tidy import (
     tidied,
     with_columns,
 )
+from fedfair.datasets.columns.written_numbers import common_sign
 from fedfair.datasets.features.encoder import cells_of, encode, kept, learn
 from fedfair.datasets.features.features import leave_out
 from fedfair.datasets.features.kept_table import kept_table
 from fedfair.datasets.files.chunks import Chunks, chunks_of, one_chunk, read_files, read_rows
 from fedfair.datasets.grouped import GroupedDataset, weights_of
-from fedfair.datasets.names import value_name, visible
+from fedfair.datasets.names import toml_key, value_name, visible
 from fedfair.datasets.split import Missing, numbers_of_names, numbers_of_rows
 from fedfair.plugins.registry import unknown
 
@@ -179,7 +180,7 @@ def _unread(columns: Collection[str], without: Sequence[str], roles: Sequence[st
             site: str | None, asked: Asked) -> list[str]:
     """Return the columns that need not be read; raise `ValueError` if one with a role is absent, or has two."""
     refuse_two_roles(weight, roles)
-    for column in filter(None, (*roles, weight, site, *asked.categorical)):
+    for column in filter(None, (*roles, weight, site, *asked.categorical, *asked.answers)):
         if column not in columns:
             raise unknown("column", column, map(str, columns))
     return features_alone(without, columns, (*roles, weight, site))
@@ -259,10 +260,11 @@ def declared(whole: pd.DataFrame, numbers: Sequence[str], roles: Sequence[str | 
 
 
 def _as_quantity(name: str, column: pd.Series) -> str:
-    """Return the setting by which a column of dates, durations or times is a number; "" for another column."""
+    """Return the setting by which a column of dates, durations, times or percentages is a number; "" for another."""
     text = cells(column)
-    quantity = declared_quantity(column) if text is None else common_quantity(text)
-    return f', or give quantities = {{ {name} = "{quantity}" }}' if quantity else ""
+    quantity = (declared_quantity(column) if text is None else
+                "percentage" if common_sign(text) in ("%", "‰") else common_quantity(text))
+    return f', or give quantities = {{ {toml_key(name)} = "{quantity}" }}' if quantity else ""
 
 
 def shown(frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
@@ -331,8 +333,8 @@ def complete(frame: pd.DataFrame, missing: Missing, roles: Sequence[str | None] 
         most = [str(name) for name, count in counts.items() if count > _MOSTLY * len(frame) and name not in roles]
         rather = f"; rather leave out columns that lack many, with without = {json.dumps(most)}" if most else ""
         raise MissingValues(f'the table has {gaps}: fill them, or leave those rows out with missing = "drop"{rather}; '
-                            "in a file, cells with NA, None or null count as missing: write another word where that is "
-                            "an answer", gaps)
+                            "in a file, cells with NA, None or null count as missing: name a column where that is an "
+                            'answer, for example answers = ["country"]', gaps)
     if lost.all():
         raise ValueError(f"the table has {gaps}: no row is complete; fill them, or leave those columns out by without")
     _log.warning("left out: rows with %s", visible(gaps))

@@ -150,7 +150,7 @@ class FeatureSettings(RecordSettings):
                  *(column for column, _ in self.quantities or ())}
         return Asked(self.separator, self.encoding, self.sheet, self.decimal or (), self.missing_marks, self.capitals,
                      self.categorical or (), tuple(sorted(named)),
-                     self.bands or (), self.header_row, self.quantities or ())
+                     self.bands or (), self.header_row, self.quantities or (), self.answers or ())
 
     @property
     def prepares(self) -> Preprocessing:

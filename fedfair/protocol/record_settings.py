@@ -115,6 +115,11 @@ class RecordSettings(BaseModel):
         default=None, json_schema_extra={"records": True},
         description='Cells that count as missing in your file, for example ["-999"], beside empty ones, ? and NA; [] '
                     "where numbers such as -999 are numbers.")
+    answers: tuple[str, ...] | None = Field(
+        default=None, json_schema_extra={"records": True},
+        description="Columns of your file in which NA, None and other words for a missing value are answers, as NA is "
+                    "among codes of countries (Namibia): only an empty cell is missing there, and what missing_marks "
+                    "says.")
     capitals: Capitals = Field(
         default="refuse", json_schema_extra={"records": True},
         description="What labels or groups of your file are that differ by capital letters alone: refuse them, or take "

@@ -125,7 +125,9 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
     numbers = [column.name for column in found.columns if column.kind == "row number" and column.name != ROW_NUMBERS]
     options["--without"] = as_text([*names_of(without), *numbers]) if numbers else without
     words = [word for option in options.items() if option[1] for word in option]
-    words += [word for pair in set_ for word in ("--set", pair)] + ([] if sql is None else ["--sql", sql])
+    said = [pair for pair in set_ if not found.quantities or not pair.startswith("quantities=")]
+    words += [word for pair in (*said, *filter(None, [found.quantities])) for word in ("--set", pair)]
+    words += [] if sql is None else ["--sql", sql]
     print(visible(f"Next: fedfair fit {shlex.join([shown, *words])} --out out/{named}"))
 
 

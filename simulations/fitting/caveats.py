@@ -99,8 +99,8 @@ def _of_kinds(asked: Mapping[str, Any]) -> list[str]:
                     f"that they are categories by --set categorical. {_SHOWN_BY}",
         "strays": f"Some values of {columns['strays']} are quantities with a bound or a unit, no plain numbers, and "
                   f"count as missing: write plain numbers in one unit. {_SHOWN_BY}",
-        "shares": f"Some values of {columns['shares']} have a sign of per cent, and others none; they are read as if "
-                  "none had: write all in one way.",
+        "shares": f"Some values of {columns['shares']} have a sign of per cent, and others none; those that are fewer "
+                  "count as missing: write all in one way.",
         "texts": f"The noisy counts do not tell that {columns['texts']} holds numbers, which --monotone takes it for: "
                  "values that are none count as missing."}.items() if columns[name]]
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from fedfair.accounting import Ledger
 from fedfair.datasets.columns.tidy import declared_quantity
-from fedfair.datasets.files.in_memory import as_arrow, as_pandas, no_table
+from fedfair.datasets.files.in_memory import as_arrow, table_or_array
 from fedfair.datasets.names import value_name
 from fedfair.moments.heads import Constraint
 from simulations.fitting.fit import Wanted, fit
@@ -191,9 +191,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def _frame(self, X: Any, reset: bool) -> tuple[pd.DataFrame, list[str]]:
         """Return rows as a DataFrame whose columns have texts for names; remember the names if `reset`."""
-        given, X = X, as_pandas(X)
-        if isinstance(X, pd.Series) or (not hasattr(X, "shape") and np.asarray(X).ndim == 0):
-            raise no_table(given)
+        X = table_or_array(X)
         if not isinstance(X, pd.DataFrame):
             values = validate_data(self, X, reset=reset, ensure_all_finite="allow-nan", dtype="numeric")
             names = [f"x{number}" for number in range(values.shape[1])]

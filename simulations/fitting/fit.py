@@ -193,6 +193,8 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
         _refuse_large(made, wanted, table.stated, CLASSES, bool(asked))
     counts = count(table, asked, reading, commas, str(made.label))
     _refuse_large(made, wanted, counts.records, counts.classes, bool(asked))
+    if not made.bands or made.label not in made.attributes:
+        made.favourable_class(counts.names)  # refuses what is no class, before anything is charged
     delta = chosen_delta(wanted.delta, counts.records)
     if selected is None and "split" not in wanted.settings and _can_leave_out(made, counts):
         made = made.model_copy(update={"split": (1.0, 0.0, 0.0)})

@@ -1,16 +1,16 @@
 """Which columns of a table hold numbers, and with which decimal mark, from noisy counts: the first release of a fit.
 
 A cell of a record is 0 or 1, another number, a number that only a dot before decimals explains, one that only a comma
-explains, one with a sign of per cent, a code with leading zeros, a date, a duration, a time of day, a quantity that is
-written with a bound or a unit, another text (such as a band of ages), or empty: one of these, by itself. The same
-release says how many records have each class. A record adds 1 to one count of each of m columns and to that of its
-class, if it has one, and takes 1 from that of empty rows where it stands in place of one. These are m + 2 numbers, so
-it moves all of them by at most sqrt(m + 2) in Euclidean norm.
+explains, each of these three with a sign of per cent, a code with leading zeros, a date, a duration, a time of day, a
+quantity that is written with a bound or a unit, another text (such as a band of ages), or empty: one of these, by
+itself. The same release says how many records have each class. A record adds 1 to one count of each of m columns and to
+that of its class, if it has one, and takes 1 from that of empty rows where it stands in place of one. These are m + 2
+numbers, so it moves all of them by at most sqrt(m + 2) in Euclidean norm.
 
 How many rows there are is public, so what most cells of a column are is read from the counts of its kinds that are
 likeliest, once kinds that few columns have and noise may be are taken for none: no count is negative, and not more
-cells are there than rows. Without that the noise of twelve counts hides what one of them says: of a table of 700 rows
-and eight columns, .8 columns were taken for what they are not at epsilon 1.
+cells are there than rows. Without that the noise of all counts hides what one of them says: of a table of 700 rows and
+eight columns, .8 columns were taken for what they are not at epsilon 1.
 
 A column of 0 and 1 has two bins, and nothing more has to be learned of it, however rare either is.
 """
@@ -41,6 +41,7 @@ from fedfair.datasets.columns.tidy import (
 )
 from fedfair.datasets.features.kept_table import by_value
 from fedfair.datasets.files.chunks import Chunks
+from fedfair.datasets.names import value_name
 from fedfair.mechanisms.noise import NoiseName, add_noise
 from fedfair.mechanisms.randomness import Source
 
@@ -48,9 +49,11 @@ _MOSTLY = 0.8  # of a column's values are numbers: then it holds numbers
 _AT_LEAST = 0.5  # the same with noise that hides shares, as a column is rarely of two kinds
 _HIDES = 6.0  # deviations of the noise, by which as many numbers may be fewer, but for the second
 _CODE = r"[+-]?0\d+"  # a number does not start with a 0 before other digits
-_NUMBER, _BY_DOT, _BY_COMMA, _CODED, _TEXT, _SHARE, _DATE, _DURATION, _TIME, _MEASURE, _SWITCH, _COUNTS = range(12)
+(_NUMBER, _BY_DOT, _BY_COMMA, _CODED, _TEXT, _SHARE, _DATE, _DURATION, _TIME, _MEASURE, _SWITCH, _SHARE_BY_DOT,
+ _SHARE_BY_COMMA, _COUNTS) = range(14)
 _QUANTITIES: dict[Quantity, int] = {"date": _DATE, "duration": _DURATION, "time": _TIME}
-_RARE = [_SHARE, _DATE, _DURATION, _TIME, _MEASURE, _SWITCH]
+_RARE = [_SHARE, _DATE, _DURATION, _TIME, _MEASURE, _SWITCH, _SHARE_BY_DOT, _SHARE_BY_COMMA]
+_DOTS, _COMMAS = [_BY_DOT, _SHARE_BY_DOT], [_BY_COMMA, _SHARE_BY_COMMA]
 _LIKELY = 3.0  # deviations of the noise: kinds that few columns have count from there, so that their noise adds up less
 _TOLD = 4.0  # deviations of the noise: as many codes are no accident of it
 _FAINT = 0.03  # of a column's values: noise of a larger deviation might hide that some are neither 0 nor 1
@@ -68,7 +71,8 @@ class Kinds(NamedTuple):
         quantities: Columns that hold dates, durations, times or percentages, which are numbers in a unit of theirs.
         measures: Columns of categories most of whose cells write a quantity, with a bound or a unit.
         strays: Columns of numbers or quantities of which some cells write another quantity, and count as missing.
-        shares: Columns of numbers of which some have a sign of per cent, and others none.
+        shares: Columns of which some numbers have a sign of per cent, and others none: the fewer of both count as
+            missing.
         switches: Columns of numbers that are all 0 or 1, as far as the noise lets it be seen.
         evenness: How evenly records are divided among classes, from 0 to 1 (`evenness_of`); None if it was not asked.
         texts: Columns that a person takes for numbers, and of which the counts do not tell that they are.
@@ -94,11 +98,13 @@ class Counts(NamedTuple):
         cells: By column the cells of each kind, see above; then the number of rows without any value, and zeros:
             `[columns + 1, kinds]`.
         labels: Number of rows of each class, `[classes]`; which classes there are is public.
+        names: Names of the classes.
     """
 
     records: int
     cells: Tensor
     labels: Tensor
+    names: tuple[str, ...] = ()
 
     @property
     def classes(self) -> int:
@@ -129,15 +135,17 @@ def count(chunks: Chunks, columns: Sequence[str], reading: Reading, may_have_com
         total[-1, 0] += int((frame.isna() | (frame == "")).all(axis=1).sum())
         for row, name in enumerate(columns):
             total[row] += torch.tensor(_cells(frame[name], reading, may_have_commas), dtype=torch.float64)
-    return Counts(records, total, _by_class(pd.concat(written), label, reading))
+    return Counts(records, total, *_by_class(pd.concat(written), label, reading))
 
 
-def _by_class(written: pd.Series, label: str, reading: Reading) -> Tensor:
-    """Return the number of rows of each class, `[classes]`, by how often each label is written; none is no class."""
+def _by_class(written: pd.Series, label: str, reading: Reading) -> tuple[Tensor, tuple[str, ...]]:
+    """Return the number of rows of each class, `[classes]`, by how often each label is written, and the classes' names;
+    none is no class.
+    """
     occurring = written[written > 0]
     codes, names = tidied_column(pd.Series(occurring.index, name=label), reading).factorize(sort=True)
     numbers = np.bincount(codes[codes >= 0], occurring.to_numpy()[codes >= 0], len(names))
-    return torch.from_numpy(numbers.astype(float))
+    return torch.from_numpy(numbers.astype(float)), tuple(map(value_name, names))
 
 
 def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_commas: bool, multiplier: float,
@@ -157,9 +165,10 @@ def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_comm
     noisy = add_noise(noise, exact.released, deviation, draws)
     *of_columns, empty = noisy["kinds"]
     counts = _without_absent(torch.stack(of_columns), deviation, may_have_commas)
-    by_dot, by_comma = counts[:, _BY_DOT].sum(), counts[:, _BY_COMMA].sum()
-    comma = may_have_commas and bool(by_comma > by_dot)
-    of_numbers, of_quantities = [_NUMBER, _SHARE, _BY_COMMA if comma else _BY_DOT], [*_QUANTITIES.values()]
+    comma = may_have_commas and bool(counts[:, _COMMAS].sum() > counts[:, _DOTS].sum())
+    by_mark, share_by_mark = _COMMAS if comma else _DOTS
+    of_plain, of_shares, of_quantities = [_NUMBER, by_mark], [_SHARE, share_by_mark], [*_QUANTITIES.values()]
+    of_numbers = [*of_plain, *of_shares]
     beyond, others = counts[:, of_numbers].sum(1), counts[:, [*of_quantities, _MEASURE]].sum(1)
     likely, told = likeliest(counts, exact.records), _TOLD * deviation
     numbers, values = likely[:, [*of_numbers, _SWITCH]].sum(1), likely.sum(1)
@@ -172,8 +181,8 @@ def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_comm
     strays = others - torch.where(are_quantities, own, 0.0)
     read = are_numbers | are_quantities
     of_measures = numbers + likely[:, [*of_quantities, _MEASURE]].sum(1) > most
-    have_share = are_numbers & (counts[:, _SHARE] > told)
-    are_shares = have_share & (counts[:, [_NUMBER, of_numbers[-1], _SWITCH]].sum(1) <= told)
+    plain, shares = counts[:, [*of_plain, _SWITCH]].sum(1), counts[:, of_shares].sum(1)
+    are_shares = are_numbers & (shares > plain)
 
     def named(chosen: Tensor) -> tuple[str, ...]:
         """Return the columns that are chosen, `[columns]`."""
@@ -181,12 +190,12 @@ def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_comm
 
     of_unit = tuple(pair for pair, is_one in zip(zip(columns, names, strict=True), are_quantities, strict=True)
                     if is_one)
-    shares: tuple[tuple[str, Quantity], ...] = tuple((name, "percentage") for name in named(are_shares))
+    of_hundred: tuple[tuple[str, Quantity], ...] = tuple((name, "percentage") for name in named(are_shares))
     return Kinds(
         named(are_numbers & ~are_shares), "," if comma else reading.decimal,
-        round(float(empty[0])) if empty[0] > told else 0, (*of_unit, *shares),
+        round(float(empty[0])) if empty[0] > told else 0, (*of_unit, *of_hundred),
         measures=named(~read & of_measures & (others > told)), strays=named(read & (strays > told)),
-        shares=named(have_share & ~are_shares),
+        shares=named(are_numbers & (shares > told) & (plain > told)),
         switches=named(are_numbers & (beyond <= _HIDDEN * deviation) & (deviation <= _FAINT * values)),
         evenness=evenness_of(noisy["classes"]))
 
@@ -196,7 +205,7 @@ def _without_absent(counts: Tensor, deviation: float, may_have_commas: bool) -> 
     absent = torch.zeros_like(counts, dtype=torch.bool)
     absent[:, _RARE] = counts[:, _RARE] <= _LIKELY * deviation
     if not may_have_commas:
-        absent[:, [_BY_DOT, _BY_COMMA]] = True
+        absent[:, [*_DOTS, *_COMMAS]] = True
     return counts.masked_fill(absent, 0.0)
 
 
@@ -260,23 +269,28 @@ def _cells(column: pd.Series, reading: Reading, may_have_commas: bool) -> tuple[
 
 def _kinds_of(texts: pd.Series, reading: Reading, may_have_commas: bool) -> pd.Series:
     """Return what each of some texts is: the place of its count, and the next one for an empty text."""
-    text, name = cells(texts, reading.missing), str(texts.name)
+    text, name = cells(texts, reading), str(texts.name)
     assert text is not None
     known, coded = text.notna().to_numpy(), _fits(text, _CODE)
     values = column_numbers(text, name, reading)
-    numbers = values.notna().to_numpy() & ~coded
+    numbers, shares = values.notna().to_numpy() & ~coded, _shares(text, name, reading)
     switches = numbers & values.isin([0, 1]).to_numpy()
-    found = np.select([~known, switches, numbers, coded], [_COUNTS, _SWITCH, _NUMBER, _CODED], _TEXT)
-    found[numbers & text.str.contains("[%\u2030]").fillna(False).to_numpy(bool)] = _SHARE
+    found = np.select([~known, switches, numbers, coded, shares], [_COUNTS, _SWITCH, _NUMBER, _CODED, _SHARE], _TEXT)
+    if may_have_commas:
+        dotted = text.str.contains(".", regex=False).fillna(False).to_numpy(bool) & ~_fits(text, _EITHER)
+        found[dotted & numbers], found[dotted & shares] = _DOTS
+        by_comma = reading._replace(decimal=",")
+        others = text.str.contains(",", regex=False).fillna(False).to_numpy(bool) & (found == _TEXT)
+        found[others & column_numbers(text, name, by_comma).notna().to_numpy()] = _BY_COMMA
+        found[others & _shares(text, name, by_comma)] = _SHARE_BY_COMMA
     others = np.flatnonzero(found == _TEXT)
     found[others] = [_kind_of_text(each) for each in text.iloc[others]]
-    if may_have_commas:
-        dotted = numbers & text.str.contains(".", regex=False).fillna(False).to_numpy(bool)
-        found[dotted & ~_fits(text, _EITHER)] = _BY_DOT
-        by_comma = column_numbers(text, name, reading._replace(decimal=",")).notna().to_numpy()
-        with_comma = text.str.contains(",", regex=False).fillna(False).to_numpy(bool)
-        found[known & ~numbers & with_comma & by_comma] = _BY_COMMA
     return pd.Series(found)
+
+
+def _shares(text: pd.Series, name: str, reading: Reading) -> NDArray[np.bool_]:
+    """Return which texts are numbers with a sign of per cent, `[n]`."""
+    return column_numbers(text, name, reading._replace(quantities=((name, "percentage"),))).notna().to_numpy()
 
 
 def _kind_of_text(text: str) -> int:

@@ -6,12 +6,13 @@ Its pictures show rates by group, the front, calibration, and the scores of the 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 import pandas as pd
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from fedfair.accounting.figures import up
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
@@ -51,8 +52,8 @@ def page(story: Story) -> str:
     decides = deciding(story)
     environment, style = templates("simulations.fitting"), templates("simulations.report")
     return environment.get_template("page.html.j2").render(
-        story=story, caveats=caveats(story), groups=OF_GROUPS, overall=OF_ALL, of_sites=OF_SITES, less=LESS,
-        beside=beside(story), strangers=unknown_groups(story), compared=COMPARED, pairs=[*pairs(story)],
+        story=story, caveats=[*map(_coded, caveats(story))], groups=OF_GROUPS, overall=OF_ALL, of_sites=OF_SITES,
+        less=LESS, beside=beside(story), strangers=unknown_groups(story), compared=COMPARED, pairs=[*pairs(story)],
         sliding=_SLIDING,
         promise=promise(story), selected=how_selected(story), version=installed("fedfair"),
         epsilon=up(story.epsilon, ".4g"),
@@ -63,6 +64,11 @@ def page(story: Story) -> str:
         curves=[(group, Markup(calibration(story, group))) for group in story.groups],  # noqa: S704
         data=Markup(in_json(_points(story)).replace("<", "\\u003c")),  # noqa: S704 - no tag can begin in it
         card=_card(story), nodes=_nodes(story))
+
+
+def _coded(text: str) -> Markup:
+    """Return a text of Markdown with its commands as code."""
+    return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - the text is escaped
 
 
 def _marked(pictures: list[Picture]) -> list[tuple[str, Markup]]:
@@ -145,8 +151,7 @@ def weights(found: Sequence[Deciding]) -> list[Picture]:
     pairs = {(each.first, each.second) for each in shown} | {(each.second, each.first) for each in shown}
     if not shown[0].first:
         return shares
-    apart = {each.column if len(pairs) == 2 else f"{each.column}: {each.first} above {each.second}": each.difference
-             for each in shown}
+    apart = {each.column: each.difference for each in shown}
     if len(pairs) == 2:  # two groups: the sign says which of them is above
         widest = max(shown, key=lambda each: each.difference.value)
         first, second = widest.first, widest.second

@@ -21,7 +21,7 @@ from fedfair.datasets.features.bounded import image_features
 from fedfair.datasets.features.encoder import encode
 from fedfair.datasets.features.encoding import NO_TABLE, Encoding
 from fedfair.datasets.features.new_rows import Unreadable, columns_of, read_new
-from fedfair.datasets.files.in_memory import as_pandas, no_table
+from fedfair.datasets.files.in_memory import no_table, table_of, table_or_array
 from fedfair.datasets.grouped import Pixels
 from fedfair.datasets.names import visible
 from fedfair.datasets.table import group_names
@@ -150,7 +150,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns:
             Probabilities `[n, classes]`.
         """
-        return np.asarray(self._output(as_pandas(x)).double().softmax(1))
+        return np.asarray(self._output(table_or_array(x)).double().softmax(1))
 
     def predict(self, x: ArrayLike, sensitive_features: Sequence[Any] | None = None) -> NDArray[np.int64]:
         """Predict the class of each row.
@@ -167,7 +167,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ValueError: If a threshold needs the groups and they are not given, or if it decides on a row by its group,
                 which is missing (None) or not a group's; the message says which row.
         """
-        x = as_pandas(x)
+        x = table_or_array(x)
         output = self._output(x)
         if self.threshold is None:
             return np.asarray(output.argmax(1))
@@ -197,7 +197,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             >>> TrainedClassifier.of(run(made)).prepared(rows.head(3)).shape
             (3, 1)
         """
-        rows, said = read_new(as_pandas(frame), self.encoding, self.unreadable)
+        rows, said = read_new(table_of(frame), self.encoding, self.unreadable)
         for sentence in said:
             _log.warning("%s", visible(sentence))
         return np.asarray(encode(rows, self.encoding))
@@ -217,14 +217,14 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _array(given: Any, encoding: Encoding) -> NDArray[Any]:
-    """Return prepared rows as an array; raise `ValueError` for what is none.
+    """Return prepared rows as an array; raise `ValueError` for what holds no numbers, or is no such array.
 
     Args:
-        given: What is given in place of a table.
+        given: Array in place of a table.
         encoding: How the columns of a table become features; one without features of a model that had no table.
     """
     rows = np.asarray(given)
-    if rows.dtype.kind not in "biuf" or rows.ndim == 0 or isinstance(given, pd.Series):
+    if rows.dtype.kind not in "biuf":
         raise no_table(given)
     width = len(encoding.features) + (encoding.bounding is not None)
     if encoding.features and len(rows) and rows.shape[1:] != (width,):
@@ -288,9 +288,7 @@ def with_predictions(classifier: TrainedClassifier, frame: pd.DataFrame, group: 
     Raises:
         ValueError: As `predict` does.
     """
-    given, frame = frame, as_pandas(frame)
-    if not isinstance(frame, pd.DataFrame):
-        raise no_table(given)
+    frame = table_of(frame)
     columns = [*(group or classifier.group_columns)] if classifier.threshold else []
     if classifier.threshold and not columns:
         raise ValueError("the model's decisions depend on the group: pass --group COLUMN, or the argument group")

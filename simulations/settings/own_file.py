@@ -10,7 +10,7 @@ The text of a schema to be edited, from what a file holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -21,9 +21,12 @@ import tomli_w
 import torch
 
 from fedfair.datasets.columns import relations
+from fedfair.datasets.columns.cell import folded
 from fedfair.datasets.columns.convention import Asked, Reading, as_read, with_bands
 from fedfair.datasets.columns.kinds import LEFT_OUT, Column, understand
 from fedfair.datasets.columns.quantities import UNITS
+from fedfair.datasets.columns.texts import doubtful_answer
+from fedfair.datasets.columns.tidy import is_text as is_text_column
 from fedfair.datasets.columns.tidy import listed, reading_of, tidied
 from fedfair.datasets.features.encoding import OTHER
 from fedfair.datasets.files.chunks import read_files
@@ -31,7 +34,7 @@ from fedfair.datasets.files.part_files import part_files
 from fedfair.datasets.files.row_file import open_rows, unreadable
 from fedfair.datasets.files.table_file import is_text
 from fedfair.datasets.grouped import GroupedDataset, Parts
-from fedfair.datasets.names import as_text
+from fedfair.datasets.names import as_text, toml_key
 from fedfair.datasets.schema import RECORDS
 from fedfair.datasets.table import features_alone, shown, whole_numbers
 from fedfair.plugins.registry import unknown
@@ -43,14 +46,32 @@ _LINES = 10  # are named
 
 
 class FileFindings(NamedTuple):
-    """How a file is read: its columns, a sentence on its convention, a question for each column in doubt, and the names
-    of its classes.
+    """How a file is read: its columns, a sentence on its convention, a question for each column in doubt, the names of
+    its classes, and the setting of quantities without which declared numbers are none; "" for none.
     """
 
     columns: list[Column]
     described: str
     questions: list[str]
     classes: tuple[str, ...] = ()
+    quantities: str = ""
+
+
+def quantities_in(asked: Asked, columns: Collection[str]) -> str:
+    """Return the setting of the quantities of some columns, for a fit and a schema, which look at no cell for it.
+
+    Args:
+        asked: What the user says, with the quantities that were found.
+        columns: Columns that are declared to hold numbers; none of those makes it "".
+
+    Examples:
+        >>> quantities_in(Asked(quantities=(("rate", "percentage"), ("seen", "time"))), ["rate"])
+        'quantities={rate="percentage",seen="time"}'
+    """
+    if not {*columns} & {*dict(asked.quantities)}:
+        return ""
+    named = ",".join(f'{toml_key(name)}="{kind}"' for name, kind in asked.quantities)
+    return f"quantities={{{named}}}"
 
 
 def examine(task: Task) -> FileFindings:
@@ -68,12 +89,32 @@ def examine(task: Task) -> FileFindings:
     tidy = shown(tidied(read, reading), reading)
     columns = understand(tidy, str(task.label), attributes, task.participant, as_read(asked, reading))
     asked_of = [column.question for column in columns if column.question]
+    asked_of += [question for column in columns if (question := _on_answer(column, read[column.name], asked))]
     used = [column.name for column in columns if not column.problem and column.kind not in LEFT_OUT]
     named = [name for name in tidy if name in used or name in roles]
     asked_of += relations.questions(tidy[named], str(task.label), attributes, task.participant)
     questions = [f"Question: {question[0].upper()}{question[1:]}" for question in asked_of]
     return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.", questions + _unreadable(task),
-                        tuple(_values(tidy[str(task.label)])))
+                        _classes(tidy[str(task.label)], reading), quantities_in(as_read(asked, reading), asked.numeric))
+
+
+def _classes(column: pd.Series, reading: Reading) -> tuple[str, ...]:
+    """Return the names of the classes as a fit has them: in small letters where capitals do not matter."""
+    return tuple(dict.fromkeys(folded(name) if reading.same_capitals else name for name in _values(column)))
+
+
+_NAMES = ("category", "boolean", "label", "group", "label and group")
+
+
+def _on_answer(column: Column, raw: pd.Series, asked: Asked) -> str | None:
+    """Return whether to ask about a text that counts as missing in a column of names, and may be one of them."""
+    if column.kind not in _NAMES or column.name in asked.answers or not is_text_column(raw):
+        return None
+    text = raw.astype("string")
+    word = doubtful_answer(text)
+    return word and (f"is {word!r} in column {column.name!r}, which counts as missing in {int((text == word).sum()):,} "
+                     f"rows, an answer{', as NA is for Namibia' * (word == 'NA')}? Then give answers = "
+                     f'["{column.name}"]')
 
 
 def _unreadable(task: Task) -> list[str]:
@@ -167,6 +208,8 @@ def schema_text(frame: pd.DataFrame, label: str, groups: Sequence[str], asked: A
     categories |= {name: _values(frame[name]) for name in dict.fromkeys((*groups, label))}
     unused = [name for name, kind in kinds.items() if kind in LEFT_OUT]
     note = f"# Columns with nothing to learn from: leave them out with without = {unused}\n\n" if unused else ""
+    quantities = quantities_in(asked, ranges)
+    note += f"# Say beside it what some numbers are: --set '{quantities}'\n\n" if quantities else ""
     return _HEAD + note + tomli_w.dumps({"source": RECORDS, "label": label, "group": as_text(groups), "ranges": ranges,
                                          "categories": categories})
 

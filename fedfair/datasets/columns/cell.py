@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, time, timedelta
 from functools import lru_cache
 from numbers import Number
 from typing import NamedTuple
 from unicodedata import normalize
 
-from fedfair.datasets.columns.quantities import WRITTEN, duration_text, number_of, quantity_of
+from fedfair.datasets.columns.quantities import OF_TIME, WRITTEN, duration_text, quantity_of
 
 _INVISIBLE = str.maketrans("", "", "\u200b\u200c\u200d\u2060\ufeff\u00ad")
 
@@ -80,22 +80,46 @@ def sign_of(text: str) -> str | None:
     return _sign(parts) if parts else None
 
 
-def percent(text: str, mark: str) -> float | None:
-    """Return the per cent that a number with its sign writes; None for a text without one, as .4 may be 40 per cent.
+def number_of(text: str, quantity: str, mark: str = ".") -> float | None:
+    """Return the number that a text writes as a quantity; None if it writes no such quantity.
+
+    A percentage has its sign, and a plain number none of per cent: .4 and 40 may be the same as 40 %.
 
     Args:
-        text: Text without spaces around it.
+        text: Text in single spacing, without spaces around it.
+        quantity: Which of `columns.quantities.UNITS`; "" for a plain number.
         mark: Decimal mark, "." or ",".
 
     Examples:
-        >>> percent("40,5 %", ","), percent("5 ‰", "."), percent("40", ".")
-        (40.5, 0.5, None)
+        >>> number_of("40,5 %", "percentage", ","), number_of("5 ‰", "percentage"), number_of("$4", "")
+        (40.5, 0.5, 4.0)
+        >>> number_of("40 %", ""), number_of("40", "percentage")
+        (None, None)
+        >>> number_of("1970-01-02T12:00+01:00", "date"), number_of("-1 days +18:00:00", "duration")
+        (1.4583333333333333, -0.25)
+        >>> number_of("13:30", "time"), number_of("P1DT6H", "duration"), number_of("7", "duration")
+        (13.5, 1.25, None)
     """
-    for sign, parts in (("%", 1), ("‰", 10)):
-        number = _finite(plain(text, mark, sign))
-        if number is not None:
-            return number / parts
-    return None
+    return _READERS[quantity](text, mark)
+
+
+def _plain_number(text: str, mark: str) -> float | None:
+    """Return the number that a text writes, with any sign of money."""
+    return None if sign_of(text) in _PARTS else _finite(plain(text, mark))
+
+
+def _percent(text: str, mark: str) -> float | None:
+    """Return the per cent that a number with its sign writes."""
+    sign = sign_of(text) or ""
+    number = _finite(plain(text, mark)) if sign in _PARTS else None
+    return None if number is None else number / _PARTS[sign]
+
+
+_PARTS = {"%": 1, "‰": 10}
+"""Parts of one per cent, by their signs."""
+
+
+_READERS: dict[str, Callable[[str, str], float | None]] = {**OF_TIME, "percentage": _percent, "": _plain_number}
 
 
 def _sign(parts: re.Match[str]) -> str:
@@ -146,10 +170,7 @@ class Column(NamedTuple):
         text = spelled(str(cell))
         if text in self.missing or text.lower() in self.words:
             return math.nan
-        if self.quantity:
-            return percent(text, self.mark) if self.quantity == "percentage" else number_of(text, self.quantity)
-        written = plain(text, self.mark)
-        return None if written is None else _finite(written)
+        return number_of(text, self.quantity, self.mark)
 
     def category(self, cell: object) -> str | None:
         """Return the category of a cell as the model knows it, `gap` if the cell is missing; None for an unknown one.

@@ -32,6 +32,7 @@ class Asked:
         sheet: Sheet of a workbook.
         decimal: Decimal mark by column, or of all columns (`ALL`).
         missing_marks: Texts that count as missing in every column; none at all if it is empty.
+        answers: Columns in which NA, None and the like are answers, and only an empty cell and `missing_marks` missing.
         capitals: What names of labels and groups that differ by capitals alone are.
         categorical: Columns of codes, which are categories even if they are numbers.
         numeric: Columns of numbers, even if they look like codes, identifiers or dates.
@@ -51,6 +52,7 @@ class Asked:
     bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
     header_row: int | None = None
     quantities: tuple[tuple[str, Quantity], ...] = ()
+    answers: tuple[str, ...] = ()
 
 
 class Reading(NamedTuple):
@@ -69,6 +71,7 @@ class Reading(NamedTuple):
         found: Declared columns of numbers of which all rows together told how they are written.
         quantities: Columns of numbers whose cells are dates, durations, times or percentages; other cells are none
             of theirs.
+        answers: Columns in which texts that else always count as missing do not, but for an empty one.
     """
 
     decimal: Decimal = "."
@@ -82,6 +85,7 @@ class Reading(NamedTuple):
     keeps_missing: bool = False
     found: tuple[str, ...] = ()
     quantities: tuple[tuple[str, Quantity], ...] = ()
+    answers: tuple[str, ...] = ()
 
     def quantity(self, column: str) -> str:
         """Return the quantity of a column, "" if it is none but plain numbers or categories."""
@@ -93,7 +97,7 @@ class Reading(NamedTuple):
 
 
 ANY_SIGN = "any"
-"""Stands for any sign of money or per cent, so that no row decides which sign others must have."""
+"""Stands for any sign of money, so that no row decides which sign others must have."""
 
 MISSING = "missing"
 """The category of a missing value, where missing values are kept."""

@@ -33,6 +33,7 @@ from fedfair.datasets.columns.texts import (
     written_twice,
 )
 from fedfair.datasets.columns.tidy import are_iso_dates
+from fedfair.datasets.names import toml_key
 
 _CODE = re.compile(r"(.*[\W_])?(zip|zipcode|zip5|postcode|postalcode|postal|plz|cap|fips|naics|sic|soc|icd|icd9|icd10|"
                    r"puma|occp|indp|geoid|tract|areacode)([\W_]?code)?", re.IGNORECASE)
@@ -107,7 +108,7 @@ def of_names(name: str, kind: str, known: pd.Series, asked: Asked) -> str | None
                 + (f'numbers = ["{name}"] to take it as a number, or ' if kind not in _ROLES else "")
                 + f'categorical = ["{name}"] if the texts differ')
     words = [value for value in names if value.casefold() in AMONG_NUMBERS]
-    if words and asked.missing_marks is None:
+    if words and asked.missing_marks is None and name not in asked.answers:
         return (f"is {words[0]!r} in column {name!r} an answer, as it is taken? If not, give missing_marks = "
                 f'["{words[0]}"]')
     return None
@@ -236,7 +237,9 @@ def _in_words(known: pd.Series, kind: Kind, quantity: str) -> str:
 
 
 def _short(value: object) -> object:
-    """Return a value as it is, or a number rounded for people."""
+    """Return a value as it is, or a number rounded for people, and a day without midnight."""
+    if isinstance(value, pd.Timestamp) and value == value.normalize():
+        return value.date()
     if not isinstance(value, float) or not math.isfinite(value):
         return value
     return round(value, 2) if abs(value) >= 1 or value == 0 else float(f"{value:.2g}")
@@ -256,7 +259,7 @@ def _problem(name: str, kind: Kind, known: pd.Series, rows: int, asked: Asked) -
     if kind in _ROLES:
         return _problem_of_role(name, kind, known, asked)
     if kind == "date":
-        return holds_dates(name, str(known.iloc[0]), is_datetime64_any_dtype(known) or are_iso_dates(known))
+        return holds_dates(name, str(_short(known.iloc[0])), is_datetime64_any_dtype(known) or are_iso_dates(known))
     if kind == "identifier" and is_numeric_dtype(known):
         return (f"column {name!r} has another number in each of {rows:,} rows, as identifiers have: leave it out with "
                 f'{_WITHOUT.format(name)}, or give numbers = ["{name}"]')
@@ -284,7 +287,7 @@ def holds_dates(name: str, example: str | None, may_be_days: bool) -> str:
         may_be_days: Whether the dates are such as can be read.
     """
     shown = "" if example is None else f", such as {example}"
-    days = f', take days since 1970-01-01 with quantities = {{ {name} = "date" }}' if may_be_days else ""
+    days = f', take days since 1970-01-01 with quantities = {{ {toml_key(name)} = "date" }}' if may_be_days else ""
     return (f"column {name!r} holds dates{shown}: turn them into numbers, for example an age{days}, or leave the "
             f"column out with {_WITHOUT.format(name)}")
 

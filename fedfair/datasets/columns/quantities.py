@@ -7,6 +7,7 @@ microsecond. It needs the standard library alone: the program that a fit ships h
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
 
 UNITS = {"date": "days since 1970-01-01", "duration": "days", "time": "hours since midnight",
@@ -73,32 +74,10 @@ def quantity_of_text(text: str) -> str:
         >>> [quantity_of_text(text) for text in ("2024-01-31", "2024-13-31", "13:30", "1 days 00:00:00", "P3D", "3")]
         ['date', '', 'time', 'duration', 'duration', '']
     """
-    return next((name for name in ("date", "time", "duration") if number_of(text, name) is not None), "")
+    return next((name for name, read in OF_TIME.items() if read(text, ".") is not None), "")
 
 
-def number_of(text: str, quantity: str) -> float | None:
-    """Return the number that a text writes as a quantity; None if it writes no such quantity.
-
-    Args:
-        text: Text in single spacing.
-        quantity: "date", "duration" or "time"; `columns.cell.percent` reads a percentage.
-
-    Examples:
-        >>> number_of("1970-01-02T12:00+01:00", "date"), number_of("-1 days +18:00:00", "duration")
-        (1.4583333333333333, -0.25)
-        >>> number_of("13:30", "time"), number_of("P1DT6H", "duration"), number_of("7", "duration")
-        (13.5, 1.25, None)
-    """
-    if quantity == "date":
-        return _days_since(text)
-    if quantity == "time":
-        clock = _TIME.fullmatch(text)
-        made = clock and _of_clock(*clock.groups())
-        return None if made is None else made / HOUR
-    return _days_of_duration(text)
-
-
-def _days_since(text: str) -> float | None:
+def _days_since(text: str, _: str) -> float | None:
     """Return the days since 1970 of a date, or of a moment, which may have an offset from UTC."""
     parts = _DATE.fullmatch(text)
     if not parts:
@@ -115,7 +94,14 @@ def _days_since(text: str) -> float | None:
     return (days * DAY + clock + (shift if sign == "-" else -shift)) / DAY
 
 
-def _days_of_duration(text: str) -> float | None:
+def _hours_since_midnight(text: str, _: str) -> float | None:
+    """Return the hours since midnight of a time of day."""
+    parts = _TIME.fullmatch(text)
+    clock = parts and _of_clock(*parts.groups())
+    return None if clock is None else clock / HOUR
+
+
+def _days_of_duration(text: str, _: str) -> float | None:
     """Return the days of a duration, as pandas and Python write it, or by ISO 8601."""
     iso = _ISO_DURATION.fullmatch(text)
     if iso and text[-1] not in "PT":
@@ -128,6 +114,11 @@ def _days_of_duration(text: str) -> float | None:
     days, sign, hours, minutes, seconds, fraction = parts.groups()
     clock = _microseconds_of(hours or 0, minutes or 0, seconds or 0, fraction)
     return (int(days or 0) * DAY + (-clock if sign == "-" else clock)) / DAY
+
+
+OF_TIME: dict[str, Callable[[str, str], float | None]] = {
+    "date": _days_since, "time": _hours_since_midnight, "duration": _days_of_duration}
+"""What reads a text in single spacing as a quantity of time, in its unit; a decimal mark does not matter to them."""
 
 
 def _of_clock(hours: str, minutes: str, seconds: str | None, fraction: str | None) -> int | None:

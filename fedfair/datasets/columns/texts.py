@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import pandas as pd
 
 from fedfair.datasets.columns.cell import folded, plain, spelled, written_number
+from fedfair.datasets.columns.convention import Reading
 
 ALWAYS = frozenset({"", "?", "#N/A", "#N/A N/A", "#NA", "#NULL!", "<NA>", "N/A", "n/a", "NA", "NULL", "null", "NaN",
                     "nan", "-nan", "-NaN", "None"})
-"""Texts that count as missing in every column."""
+"""Texts that count as missing in every column but those of `Reading.answers`."""
 
 AMONG_NUMBERS = frozenset({
     ".", "..", "...", "-", "--", "---", "\u2013", "\u2014", "*", "**", "x", "na", "n.a.", "n.a", "n/d", "nd", "s/d",
@@ -33,6 +34,7 @@ _NEGATIVE = (-1, -9, -99, -999, -9999, -99999, -999999, -8, -88, -888, -8888, -7
 _POSITIVE = (999, 9999, 99999, 999999, 888, 8888, 777, 7777)
 _APART = 5  # times the spread of the other values: a mark lies further away than that
 _WHOLE = re.compile(r"[+-]?[0-9]+")
+_CODE = re.compile(r"[A-Z]{2}")
 _SPELLED = r"(?:[!-~]+(?: [!-~]+)*)?"  # visible ASCII, with single spaces: most texts, which are told at once
 _NUMBER = r"[-+\u2212]?(?:\d{1,3}(?:[,.'\u2019\u00a0\u202f ]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?|[.,]\d+)"
 _MONEY = r"(?:[A-Z]{0,3}[$\u20ac\u00a3\u00a5\u20b9] ?)?"
@@ -47,14 +49,41 @@ _WAYS = {
     "two numbers": rf"{_FIRST} ?(?:[-\u2013/:x\u00d7]|to) ?{_NUMBER}(?: ?{_UNIT})?",
     "a unit": rf"{_MONEY}{_FIRST} ?{_UNIT}(?: ?{_NUMBER} ?(?:{_UNIT})?){{0,2}}\+?|{_MONEY}{_FIRST}\+",
 }
-_BAND = re.compile(rf"{_FIRST} ?(?:(?:[-\u2013]|to) ?{_NUMBER}|\+)")
+_BAND = re.compile(rf"{_MONEY}{_FIRST}[kKM]? ?(?:(?:[-\u2013]|to) ?{_MONEY}{_NUMBER}[kKM]?|\+)")
 _PATTERNS = {way: re.compile(pattern, re.IGNORECASE) for way, pattern in _WAYS.items()}
 _TOLD = re.compile(rf"[\d.,'\u2019\u00a0\u202f -]|{_BOUND}")
 
 
-def without_marks(text: pd.Series, marks: Collection[str]) -> pd.Series:
-    """Return a column of text in which the marks that always count, and `marks`, are missing values."""
-    return text.mask(text.isin(ALWAYS | {*marks}))
+def marks_of(column: str, reading: Reading) -> frozenset[str]:
+    """Return the texts that count as missing in a column.
+
+    Args:
+        column: Name of the column.
+        reading: How the table is read.
+
+    Examples:
+        >>> "NA" in marks_of("country", Reading()), sorted(marks_of("country", Reading(answers=("country",))))
+        (True, [''])
+    """
+    return frozenset(reading.missing) | ({""} if column in reading.answers else ALWAYS)
+
+
+def doubtful_answer(text: pd.Series) -> str | None:
+    """Return a text that counts as missing in a column of categories and may be one of them; None if there is none.
+
+    NA may be a code beside codes of two capital letters, as of countries, and None an answer beside any other.
+
+    Examples:
+        >>> doubtful_answer(pd.Series(["DE", "NA", "FR"])), doubtful_answer(pd.Series(["basic", "None", "full"]))
+        ('NA', 'None')
+        >>> doubtful_answer(pd.Series(["north", "NA", "south"])) is None
+        True
+    """
+    different = {*all_spelled(text.astype("string").dropna())}
+    others = different - ALWAYS
+    if "NA" in different and len(others) > 1 and all(_CODE.fullmatch(each) for each in others):
+        return "NA"
+    return "None" if "None" in different and others else None
 
 
 def without_words(text: pd.Series) -> pd.Series:
@@ -147,11 +176,13 @@ def way_of(text: str) -> str:
 
 
 def is_band(text: str) -> bool:
-    """Return whether a text is a range of a number without a unit, as bands of ages are, which are categories.
+    """Return whether a text is a range of a number without a unit, or of money, as bands are, which are categories.
 
     Examples:
-        >>> [is_band(text) for text in ("18-24", "65+", "18 to 24", "134/83", "15-30 min", "<30", "E11-E14")]
-        [True, True, True, False, False, False, False]
+        >>> [is_band(text) for text in ("18-24", "65+", "18 to 24", "30-40k", "$50,000-$75,000", "100k+")]
+        [True, True, True, True, True, True]
+        >>> [is_band(text) for text in ("134/83", "15-30 min", "<30", "E11-E14", "70 kg", "$52,400")]
+        [False, False, False, False, False, False]
     """
     return _BAND.fullmatch(text) is not None
 

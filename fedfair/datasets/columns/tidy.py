@@ -15,10 +15,10 @@ from pandas.api.types import (
     is_timedelta64_dtype,
 )
 
-from fedfair.datasets.columns.cell import folded, percent
+from fedfair.datasets.columns.cell import folded, number_of
 from fedfair.datasets.columns.convention import ALL, ANY_SIGN, PLAIN, Asked, Quantity, Reading
-from fedfair.datasets.columns.quantities import DAY, number_of, quantity_of_text
-from fedfair.datasets.columns.texts import all_spelled, same_capitals, without_marks, without_words
+from fedfair.datasets.columns.quantities import DAY, quantity_of_text
+from fedfair.datasets.columns.texts import all_spelled, marks_of, same_capitals, without_words
 from fedfair.datasets.columns.written_numbers import are_codes, common_sign, decimal_marks, numbers
 
 
@@ -53,13 +53,14 @@ def reading_of(frame: pd.DataFrame, asked: Asked, separator: str | None = None, 
         ValueError: If columns contradict each other, or numbers may be read in two ways; the message says which setting
             mends it.
     """
-    missing = tuple(asked.missing_marks or ())
+    as_asked = Reading(missing=tuple(asked.missing_marks or ()), answers=asked.answers)
     texts = {str(name): text for name, column in frame.items()
-             if (text := cells(column, missing)) is not None and name not in asked.categorical and not are_codes(text)}
+             if (text := cells(column, as_asked)) is not None and name not in asked.categorical and not are_codes(text)}
     decimal, exceptions = decimal_marks(texts, asked, separator)
     signs = {name: common_sign(text) for name, text in texts.items()}
-    reading = Reading(decimal, exceptions, tuple((name, sign) for name, sign in signs.items() if sign), missing,
-                      asked.capitals == "same", asked.categorical, asked.numeric)
+    reading = Reading(decimal, exceptions, tuple((name, sign) for name, sign in signs.items() if sign),
+                      as_asked.missing, asked.capitals == "same", asked.categorical, asked.numeric,
+                      answers=asked.answers)
     return reading._replace(quantities=_quantities(frame, texts, asked, names, _percentages(texts, reading)))
 
 
@@ -110,7 +111,7 @@ def reading_of_declared(frame: pd.DataFrame, asked: Asked, separator: str | None
     """Return how cells are read where the columns of numbers are declared, by `asked.numeric`.
 
     Where the user says the decimal mark of such a column, or commas separate values, so that a dot stands before
-    decimals, each row is read by itself, with any sign of money or per cent. Elsewhere all rows together tell it, and
+    decimals, each row is read by itself, with any sign of money. Elsewhere all rows together tell it, and
     the column is `found`.
 
     Args:
@@ -145,7 +146,7 @@ def found_in_rows(frame: pd.DataFrame, asked: Asked) -> tuple[str, ...]:
 def reading_as_asked(asked: Asked) -> Reading:
     """Return how the cells of a table are read by what the user says alone, where no record may decide it for others.
 
-    Numbers have a dot before decimals unless the user says otherwise, and any sign of money or per cent is left out.
+    Numbers have a dot before decimals unless the user says otherwise, and any sign of money is left out.
 
     Args:
         asked: What the user says.
@@ -154,7 +155,7 @@ def reading_as_asked(asked: Asked) -> Reading:
     mark = said.pop(ALL, ".")
     exceptions = tuple((name, other) for name, other in said.items() if other != mark)
     return Reading(mark, exceptions, (), tuple(asked.missing_marks or ()), asked.capitals == "same", asked.categorical,
-                   asked.numeric, keeps_missing=True, quantities=asked.quantities)
+                   asked.numeric, keeps_missing=True, quantities=asked.quantities, answers=asked.answers)
 
 
 def tidied(frame: pd.DataFrame, reading: Reading = PLAIN) -> pd.DataFrame:
@@ -167,7 +168,7 @@ def tidied(frame: pd.DataFrame, reading: Reading = PLAIN) -> pd.DataFrame:
 
 def tidied_column(column: pd.Series, reading: Reading = PLAIN) -> pd.Series:
     """Return one column as `tidied` makes it."""
-    name, text = str(column.name), cells(column, reading.missing)
+    name, text = str(column.name), cells(column, reading)
     if text is None:
         plain = _without_numbers(column, reading.missing)
         return typed_numbers(plain) if reading.quantity(name) and declared_quantity(column) else plain
@@ -184,8 +185,7 @@ def column_numbers(text: pd.Series, name: str, reading: Reading) -> pd.Series:
     quantity = reading.quantity(name)
     if quantity:
         mark, known = reading.mark(name), text.dropna().unique()
-        return text.map({each: percent(each, mark) if quantity == "percentage" else number_of(each, quantity)
-                         for each in known}).astype("float64")
+        return text.map({each: number_of(each, quantity, mark) for each in known}).astype("float64")
     sign = ANY_SIGN if reading.keeps_missing else dict(reading.signs).get(name, "")
     return numbers(without_words(text), reading.mark(name), None if sign == ANY_SIGN else sign)
 
@@ -242,12 +242,12 @@ def is_text(column: pd.Series) -> bool:
     return not (is_numeric_dtype(column) or is_bool_dtype(column) or declared_quantity(column))
 
 
-def cells(column: pd.Series, missing: Sequence[str] = ()) -> pd.Series | None:
+def cells(column: pd.Series, reading: Reading = PLAIN) -> pd.Series | None:
     """Return a column of text spelled in one way, with marks as missing values; None for a column of another kind."""
     if not is_text(column):
         return None
-    text = column.astype("string")
-    return without_marks(all_spelled(text), missing)
+    text = all_spelled(column.astype("string"))
+    return text.mask(text.isin(marks_of(str(column.name), reading)))
 
 
 def named(text: pd.Series, reading: Reading) -> pd.Series:

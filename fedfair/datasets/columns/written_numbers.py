@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import take
 
-from fedfair.datasets.columns.cell import plain, sign_of
+from fedfair.datasets.columns.cell import number_of, plain, sign_of
 from fedfair.datasets.columns.convention import ALL, Asked, Decimal
 from fedfair.datasets.columns.texts import without_words
+from fedfair.datasets.names import toml_key
 
 _CODE, _WHOLE = "0[0-9]+", "[0-9]+"
 
@@ -33,7 +34,7 @@ def common_sign(texts: pd.Series) -> str | None:
 def numbers(texts: pd.Series, mark: Decimal, sign: str | None = "") -> pd.Series:
     """Return the number that each text `[n]` writes; missing where it writes none, or has another sign than `sign`.
 
-    A sign of None allows any, and then no text decides how another one is read.
+    A sign of None allows any of money, and then no text decides how another one is read.
     """
     places, different = texts.factorize()
     if not len(different):
@@ -43,13 +44,12 @@ def numbers(texts: pd.Series, mark: Decimal, sign: str | None = "") -> pd.Series
 
 
 def _each_number(texts: pd.Series, mark: Decimal) -> pd.Series:
-    """Return the number that each of some different texts writes, whatever the others are, with any sign."""
+    """Return the number that each of some different texts writes, whatever the others are, with any sign of money."""
     readable = texts if mark == "." else texts.mask(texts.str.contains(".", regex=False))
     found = pd.to_numeric(readable, errors="coerce").astype("float64").replace([np.inf, -np.inf], np.nan)
     others = texts[found.isna()]
     if len(others):
-        written = others.map({text: plain(text, mark) for text in others})
-        found = found.fillna(pd.to_numeric(written, errors="coerce").astype("float64"))
+        found = found.fillna(others.map({text: number_of(text, "", mark) for text in others}).astype("float64"))
     return found + 0.0  # "-0" is -0.0 among fractions, but 0 among whole numbers
 
 
@@ -135,7 +135,7 @@ def _agreed(found: dict[str, _Marks]) -> Decimal | None:
     commas = {name: marks.comma for name, marks in found.items() if marks.comma}
     if dots and commas:
         few, mark = (commas, ",") if len(commas) <= len(dots) else (dots, ".")
-        example = ", ".join(f'{_key(name)} = "{mark}"' for name in few)
+        example = ", ".join(f'{toml_key(name)} = "{mark}"' for name in few)
         (dot, one), (comma, other) = next(iter(dots.items())), next(iter(commas.items()))
         raise ValueError(f"column {dot!r} has a dot before decimals ({one}), but column {comma!r} has a comma "
                          f"({other}): if that is so, say which columns differ from the rest, decimal = {{ {example} }}")
@@ -154,8 +154,3 @@ def _likely(found: dict[str, _Marks], separator: str | None) -> Decimal:
     kind = "comma" if "," in number else "dot"
     raise ValueError(f"column {name!r} has {number}, and nothing in the table says whether its {kind} is before "
                      f"decimals or between thousands: give decimal = \".\" or decimal = \",\"")
-
-
-def _key(name: str) -> str:
-    """Write a column's name as a key of a table in TOML."""
-    return name if name.isidentifier() and name.isascii() else f'"{name}"'

@@ -143,7 +143,7 @@ def _meanings(column: pd.Series, tidy: pd.Series, known: tuple[str, ...], readin
 
 def kept(column: pd.Series, reading: Reading) -> pd.Series:
     """Return a column of categories in which a missing value is one of them; each value is named by itself alone."""
-    text = cells(column, reading.missing)
+    text = cells(column, reading)
     if text is not None:
         return named(text, reading).fillna(MISSING)
     names = {value: _name(value) for value in column.dropna().unique()}
@@ -165,7 +165,7 @@ def numbers_of(column: pd.Series, reading: Reading) -> Tensor:
     Raises:
         ValueError: For a value that is missing, infinite or no number, unless missing values are kept.
     """
-    text = cells(column, reading.missing)
+    text = cells(column, reading)
     if reading.keeps_missing:
         found = column if text is None else column_numbers(text, str(column.name), reading)
         numbers = pd.to_numeric(found, errors="coerce").to_numpy(dtype="float64", na_value=np.nan)

@@ -99,7 +99,7 @@ def _numbers(column: pd.Series, reading: Reading) -> pd.Series:
         return pd.Series(np.nan, column.index, name=column.name)
     if declared_quantity(column):
         return typed_numbers(column)
-    text = cells(column, reading.missing)
+    text = cells(column, reading)
     found = column if text is None else column_numbers(text, str(column.name), reading)
     numbers = pd.to_numeric(found, errors="coerce").to_numpy("float64", na_value=np.nan)
     return pd.Series(np.where(np.isfinite(numbers), numbers, np.nan), name=column.name)

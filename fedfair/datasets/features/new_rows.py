@@ -24,7 +24,7 @@ from fedfair.datasets.columns.cell import (
     without_values,
 )
 from fedfair.datasets.columns.convention import MISSING
-from fedfair.datasets.columns.texts import ALWAYS, AMONG_NUMBERS
+from fedfair.datasets.columns.texts import AMONG_NUMBERS, marks_of
 from fedfair.datasets.features.encoder import category_positions
 from fedfair.datasets.features.encoding import OTHER, Encoding
 
@@ -44,7 +44,7 @@ def columns_of(encoding: Encoding) -> tuple[Column, ...]:
         known = None if not categories or name in dict(reading.bands) else categories
         other = OTHER if OTHER in categories else None
         made.append(Column(name, known, other, MISSING if MISSING in categories else other,
-                           ALWAYS | {*reading.missing}, AMONG_NUMBERS, reading.mark(name), reading.same_capitals,
+                           marks_of(name, reading), AMONG_NUMBERS, reading.mark(name), reading.same_capitals,
                            reading.quantity(name)))
     return tuple(made)
 

@@ -203,7 +203,7 @@ def as_arrow(table: Any) -> Any:
     """
     import pyarrow as pa
 
-    if isinstance(table, pd.DataFrame):
+    if isinstance(table, pd.DataFrame | pa.Table):
         return table
     table = table.collect() if hasattr(table, "collect") and hasattr(table, "lazy") else table
     table = table.to_arrow() if hasattr(table, "to_arrow") else table
@@ -256,6 +256,35 @@ def _of_python(table: Any) -> Any:
     return pd.DataFrame(table) if isinstance(table, np.ndarray) and table.dtype.names else table
 
 
+def table_of(given: Any) -> pd.DataFrame:
+    """Return a table as `as_pandas` does; raise `ValueError` for what is none.
+
+    Args:
+        given: Table.
+    """
+    table = as_pandas(given)
+    if not isinstance(table, pd.DataFrame):
+        raise no_table(given)
+    return table
+
+
+def table_or_array(given: Any) -> Any:
+    """Return a table as `as_pandas` does, or an array or nested lists as they are; raise `ValueError` for what is none
+    of these: a column or row of pandas, a single value.
+
+    Args:
+        given: Rows.
+
+    Examples:
+        >>> table_or_array([[1.0, 2.0]]), table_or_array({"age": [20]})["age"].tolist()
+        ([[1.0, 2.0]], [20])
+    """
+    rows = as_pandas(given)
+    if isinstance(rows, pd.Series) or not (rows.shape if hasattr(rows, "shape") else np.asarray(rows).shape):
+        raise no_table(given)
+    return rows
+
+
 def no_table(given: Any) -> ValueError:
     """Return the error for what is given in place of a table.
 
@@ -294,10 +323,7 @@ def _write(frame: Any, path: Path) -> None:
 
     Raises `ValueError` for what is no table, or Arrow has no column for, and for a name that two columns have.
     """
-    given, frame = frame, as_pandas(frame)
-    if not isinstance(frame, pd.DataFrame):
-        raise no_table(given)
-    frame = frame.rename(columns=str)
+    frame = table_of(frame).rename(columns=str)
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise ValueError(f"the table names column {twice[0]!r} more than once: give each column a name of its own")

@@ -91,6 +91,24 @@ def test_the_fit_that_is_next_has_no_numbers_of_rows_as_a_feature(tmp_path: Path
                           "--out out/people")
 
 
+def test_declared_numbers_that_are_quantities_are_said_to_a_fit_and_beside_a_schema(tmp_path: Path) -> None:
+    """A fit and a run with a schema look at no cell for it: 40 % was no number there, in silence."""
+    made = people(3)[["income", "group", "outcome"]]
+    made["rate"], made["stay"] = [f"{row % 90} %" for row in made.index], [f"P{row % 9}D" for row in made.index]
+    file, asked = put(made, tmp_path), ("--label", "outcome", "--group", "group")
+    setting = 'quantities={rate="percentage",stay="duration"}'
+    shown = said("data", "check", file, *asked, "--set", 'numbers=["rate"]', "--set", 'quantities={rate="percentage"}')
+    assert shown.endswith(f"""--set 'numbers=["rate"]' --set '{setting}' --out out/people""")
+    assert "quantities" not in said("data", "check", file, *asked)
+    schema = tmp_path / "own.toml"
+    said("data", "schema", file, *asked, "--without", "Unnamed: 0", "--out", schema)
+    assert f"--set '{setting}'" in schema.read_text()
+    settings = ("--set", f"schema_file={schema}", "--set", "steps=1")
+    run = ("run", "--csv", file, *asked, "--without", "Unnamed: 0", *settings)
+    assert """or give quantities = { rate = "percentage" }""" in said(*run, code=2)
+    assert "saved in" in said(*run, "--set", setting, "--out", tmp_path / "out")
+
+
 def test_missing_values_are_dropped_in_a_run_that_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = put(people(3).assign(rooms=lambda f: f["rooms"].where(f.index % 60 > 0)), tmp_path)
     run = ["run", "--csv", file, "--label", "outcome", "--group", "group", "--set", "epochs=0.5", "--set",
@@ -107,6 +125,18 @@ def test_missing_values_are_dropped_in_a_run_that_says_so(tmp_path: Path, caplog
 def test_a_column_that_is_no_feature_is_refused(column: str, values: list[str], message: str, tmp_path: Path) -> None:
     file = put(people(3).assign(**{column: values}), tmp_path)
     assert message in said("data", "check", file, "--label", "outcome", "--group", "group", code=2)
+
+
+def test_days_of_a_column_whose_name_has_a_blank_are_refused_with_a_setting_that_is_one(tmp_path: Path) -> None:
+    file, columns = tmp_path / "staff.parquet", ("--label", "outcome", "--group", "group")
+    people(3).assign(**{"hired on": pd.Timestamp("2020-01-31")}).assign(
+        **{"hired on": lambda f: f["hired on"] + pd.to_timedelta(f.index % 50, unit="D")}).to_parquet(file)
+    refused = said("data", "check", file, *columns, code=2)
+    assert "holds dates, such as 2020-01-31: turn them" in refused
+    setting = refused.partition("with quantities = ")[2].partition(", or leave")[0]
+    assert setting == '{ "hired on" = "date" }'
+    shown = said("data", "check", file, *columns, "--set", f"quantities={setting}")
+    assert "hired on │ number │ 2020-01-31 to 2020-03-20" in shown
 
 
 def test_sites_may_mix_the_groups_differently(tmp_path: Path) -> None:

@@ -175,7 +175,8 @@ TABLES: dict[str, Callable[[pd.DataFrame], Any]] = {
     "structured array": lambda frame: frame.astype({"school": object}).to_records(index=False)}
 NO_TABLES: dict[str, Any] = {
     "column": pd.Series([1, 2], name="age"), "row": pd.Series({"age": 3, "school": "x"}), "text": "people.csv",
-    "nothing": None, "values": {"age": 3, "school": "x"}, "generator": iter([1]), "column of polars": pl.Series([1, 2])}
+    "nothing": None, "values": {"age": 3, "school": "x"}, "generator": iter([1]), "column of polars": pl.Series([1, 2]),
+    "number": 3.0, "array of one number": np.array(3.0)}
 
 
 @pytest.fixture(scope="module")

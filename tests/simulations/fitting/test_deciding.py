@@ -16,10 +16,11 @@ from typer.testing import CliRunner
 
 from fedfair.fairness.intervals import Estimate
 from simulations.cli import app
-from simulations.fitting.deciding import deciding, in_words, proxies
+from simulations.fitting import page as of_page
+from simulations.fitting.deciding import Deciding, deciding, in_words, proxies
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
-from simulations.fitting.page import best_within, weights
+from simulations.fitting.page import _coded, best_within, weights
 from simulations.fitting.save import chosen_again, save
 from simulations.results.choice import Wish, choose
 from simulations.results.classifier import TrainedClassifier
@@ -83,6 +84,25 @@ def test_the_town_stands_in_for_the_group(folder: Path) -> None:
     assert page.index('id="decides"') < page.index('id="groups"')
     assert said in (folder / "card.md").read_text()
     assert [each.title for each in weights(found)] == ["weight in decisions", "mean score of m less that of f"]
+
+
+def test_pictures_that_are_folded_are_counted_in_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for drawn, words in ((2, "The other column, which moves the"), (1, "The other 2 columns, which move the")):
+        monkeypatch.setattr(of_page, "_MOST", drawn)
+        assert words in of_page.page(Story.read(folder))
+
+
+def test_groups_furthest_apart_are_named_in_full_and_words_of_the_page_are_explained(folder: Path) -> None:
+    long = Deciding("days in custody", .6, "Black or African American", "Hispanic or Latino", Estimate(.1, .0, .2))
+    _, apart = weights([long, Deciding("priors", .4, "White", "Asian", Estimate(.2, .1, .3))])
+    assert "days in custody" in apart.svg
+    assert "\u2026" not in apart.svg
+    page = (folder / "report.html").read_text()
+    assert "<td>m above f</td>" in page
+    for words in ("The selection rate is the share of records that are decided for", "AUC is how often, of two records",
+                  "accuracy parity: largest difference of accuracies", "below 0 they are turned round"):
+        assert words in page
+    assert _coded("<Salary> `fedfair data check`") == "&lt;Salary&gt; <code>fedfair data check</code>"
 
 
 def test_a_report_does_not_replace_the_page_of_a_fit(folder: Path) -> None:

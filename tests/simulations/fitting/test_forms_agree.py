@@ -35,7 +35,7 @@ LEARNED: dict[str, dict[str, list[Any]]] = {
 
 pytestmark = pytest.mark.slow
 
-STRANGE = {float: ["61 years", "57.157,10", "1,5"], int: ["12 mths", "many", "1.2.3"]}
+STRANGE = {float: ["61 years", "57.157,10", "1,5", "40 %"], int: ["12 mths", "many", "1.2.3", "5‰"]}
 """What no column of numbers has."""
 
 

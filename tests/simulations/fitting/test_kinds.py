@@ -113,12 +113,14 @@ def test_a_fit_says_which_texts_look_like_quantities(tmp_path: Path) -> None:
     frame = people(2000).drop(columns=["born", "postcode"])
     frame["kilos"] = (frame.index % 40 + 50).astype(str) + " kg"
     frame["crp"] = np.where(frame.index % 10 == 0, "<0.5", (frame.index % 37 / 10).astype(str))
-    frame["share"] = (frame.index % 50).astype(str) + np.where(frame.index % 2, " %", "")
+    frame["share"] = (frame.index % 50).astype(str) + np.where(frame.index % 3 == 0, " %", "")
+    frame["rate"] = (frame.index % 50).astype(str) + np.where(frame.index % 3, " %", "")
     frame["street"] = (frame.index % 50).astype(str) + " Main Street"
     text = "\n".join(caveats(told(frame, {}, tmp_path / "out")))
     assert "Most values of kilos look like quantities" in text
     assert "Some values of crp are quantities with a bound or a unit" in text
-    assert "Some values of share have a sign of per cent" in text
+    assert "Some values of share, rate have a sign of per cent, and others none; those that are fewer count" in text
+    assert "Read as numbers: rate in per cent." in text
     assert "street look" not in text
     assert "kg" not in text.replace("kilos", "")
     doubts = caveats(told(frame, {"categorical": ["kilos"]}, tmp_path / "other"))
@@ -128,6 +130,7 @@ def test_a_fit_says_which_texts_look_like_quantities(tmp_path: Path) -> None:
 def test_bands_of_ages_are_categories_of_which_a_fit_asks_nothing_as_the_check_does(tmp_path: Path) -> None:
     draws = np.random.default_rng(8)
     made = people(3000).assign(band=draws.choice(["18-24", "25-34", "35-44", "65+"], 3000),
+                               pay_band=draws.choice(["30-40k", "40-55k", "£55k-£75k", "75k+"], 3000),
                                way=draws.choice(["<15 min", "15-30 min", ">60 min"], 3000))
     said = " ".join(caveats(told(made, {}, tmp_path)))
     assert "Most values of born, way look like quantities" in said
@@ -147,7 +150,7 @@ def with_labels(cells: torch.Tensor, records: int, rare: float = 0.5) -> Counts:
 def test_kinds_that_few_columns_have_make_others_no_less_certain(records: int, deviation: float, least: float) -> None:
     """All counts have noise, which would add up over kinds that no cell of a column is of."""
     wanted = {"number": 0, "text": 4, "date": 6, "measure": 9}
-    exact = torch.zeros(len(wanted) + 1, 11, dtype=torch.float64)
+    exact = torch.zeros(len(wanted) + 1, 13, dtype=torch.float64)
     for row, kind in enumerate(wanted.values()):
         exact[row, kind] = records
     right = dict.fromkeys(wanted, 0)
@@ -161,7 +164,7 @@ def test_kinds_that_few_columns_have_make_others_no_less_certain(records: int, d
     assert min(right.values()) >= least * 200, right
 
 
-@given(st.lists(st.floats(-500, 1500), min_size=12, max_size=12), st.integers(1, 1000))
+@given(st.lists(st.floats(-500, 1500), min_size=13, max_size=13), st.integers(1, 1000))
 def test_the_likeliest_counts_are_the_nearest_that_a_column_can_have(noisy: list[float], records: int) -> None:
     """Against bisection on what is taken from every count until no more cells are left than there are rows."""
     low, high = 0.0, max(max(noisy), 0.0)
@@ -175,7 +178,7 @@ def test_the_likeliest_counts_are_the_nearest_that_a_column_can_have(noisy: list
 
 def test_small_tables_have_the_columns_that_they_have() -> None:
     """700 rows, four columns of numbers and four of texts, with the noise of epsilon 1: a seventh of the rows."""
-    cells = torch.zeros(9, 12, dtype=torch.float64)
+    cells = torch.zeros(9, 13, dtype=torch.float64)
     cells[:4, 0] = cells[4:8, 4] = 700.0  # numbers, and texts
     wrong = 0
     for seed in range(200):
@@ -187,7 +190,7 @@ def test_small_tables_have_the_columns_that_they_have() -> None:
 
 @pytest.mark.parametrize(("texts", "is_number"), [(180, True), (220, False)])
 def test_without_much_noise_four_cells_of_five_make_a_column_of_numbers(texts: int, is_number: bool) -> None:
-    cells = torch.zeros(2, 12, dtype=torch.float64)
+    cells = torch.zeros(2, 13, dtype=torch.float64)
     cells[0, 0], cells[0, 4] = 1000.0 - texts, texts
     found = kinds(with_labels(cells, 1000), ["c"], reading_as_asked(Asked()), False, 0.5, "gaussian",
                   source("one", "kinds"))
@@ -226,7 +229,7 @@ def test_a_column_of_0_and_1_has_two_bins_however_rare_its_ones_are(tmp_path: Pa
 def test_a_column_is_of_0_and_1_only_if_the_noise_could_not_hide_others(zeros_and_ones: int, others: int,
                                                                         deviation: int, least: float, most: float
                                                                         ) -> None:
-    exact = torch.zeros(2, 11, dtype=torch.float64)
+    exact = torch.zeros(2, 13, dtype=torch.float64)
     exact[0, 0], exact[0, 10] = others, zeros_and_ones
     found = [kinds(with_labels(exact, 4000), ["x"], reading_as_asked(Asked()), False, deviation / 3**0.5, "gaussian",
                    source(str(seed), "kinds")) for seed in range(200)]
@@ -237,7 +240,7 @@ def test_a_column_is_of_0_and_1_only_if_the_noise_could_not_hide_others(zeros_an
 @pytest.mark.parametrize("rare", [0.02, 0.1, 0.5])
 def test_noisy_counts_tell_how_evenly_records_are_divided_among_classes(rare: float) -> None:
     """4 p (1 - p), within what noise of sqrt(m + 2) multipliers on either count moves it by."""
-    multiplier, records, exact = 30.0, 20_000, torch.zeros(8, 12, dtype=torch.float64)
+    multiplier, records, exact = 30.0, 20_000, torch.zeros(8, 13, dtype=torch.float64)
     exact[:7, 0] = records
     told = [kinds(with_labels(exact, records, rare), [*"abcdefg"], reading_as_asked(Asked()), False, multiplier,
                   "gaussian", source(str(seed), "kinds")) for seed in range(400)]

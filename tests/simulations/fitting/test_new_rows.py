@@ -298,12 +298,12 @@ def owing(rows: int) -> tuple[pd.DataFrame, list[float]]:
     return pd.DataFrame({"age": draws.integers(20, 80, rows), "sex": sex, "late": late}), rates
 
 
-def in_workbook(path: Path, frame: pd.DataFrame, rates: list[float], shown: str) -> Path:
+def in_workbook(path: Path, frame: pd.DataFrame, rates: list[float], shown: str, name: str = "rate") -> Path:
     """Write rows with rates as numbers that a sheet shows in a format."""
     book = openpyxl.Workbook()
     sheet = book.active
     assert sheet is not None
-    sheet.append([*frame, "rate"])
+    sheet.append([*frame, name])
     for row, rate in zip(frame.itertuples(index=False), rates, strict=True):
         sheet.append([*row, rate])
         sheet.cell(sheet.max_row, frame.shape[1] + 1).number_format = shown
@@ -311,16 +311,25 @@ def in_workbook(path: Path, frame: pd.DataFrame, rates: list[float], shown: str)
     return path
 
 
-@pytest.mark.parametrize("trained_on", ["text", "workbook"])
+def with_commas(path: Path, frame: pd.DataFrame) -> Path:
+    """Write rows as a spreadsheet with a decimal comma does."""
+    frame.assign(rate=frame["rate"].str.replace(".", ",")).to_csv(path, index=False, sep=";")
+    return path
+
+
+@pytest.mark.parametrize("trained_on", ["text", "workbook", "commas"])
 def test_a_rate_in_per_cent_is_one_in_every_format_or_is_refused(tmp_path: Path, trained_on: str) -> None:
     people, rates = owing(1500)
     source = people.assign(rate=[f"{100 * rate:.15g} %" for rate in rates])
-    data = in_workbook(tmp_path / "own.xlsx", people, rates, "0.0%") if trained_on == "workbook" else source
+    data = {"text": source, "workbook": in_workbook(tmp_path / "own.xlsx", people, rates, "0.0%"),
+            "commas": with_commas(tmp_path / "own.csv", source)}[trained_on]
     settings = {"randomness": "seeded", "noise": "gaussian"}
     folder = tmp_path / "late"
     save(fit(Wanted(data, "late", "sex", 20.0, settings=settings)), folder)
     new, shares = source.head(40).drop(columns="late"), rates[:40]
     new.to_csv(tmp_path / "new.csv", index=False)
+    if trained_on == "commas":
+        with_commas(tmp_path / "new.csv", new)
     code, decisions, said = by_all(folder, tmp_path / "new.csv")
     assert (code, said) == (0, "")
     assert len({*decisions}) == 2
@@ -335,6 +344,66 @@ def test_a_rate_in_per_cent_is_one_in_every_format_or_is_refused(tmp_path: Path,
         assert done[0] == 2
         assert f"column 'rate' has '{shares[0]}' in row 1" in done[2]
         assert "the model needs a percentage, such as 40 %" in done[2]
+
+
+def test_a_percentage_is_no_plain_number_of_which_a_model_learned(fitted: Path, tmp_path: Path) -> None:
+    """A cell that a workbook shows as 40 % counted as 40 where the training had .4."""
+    rows = pd.DataFrame({"age": ["60", "40 %", "5‰"], "code": ["1"] * 3, "smoker": [True] * 3, "city": ["Oslo"] * 3})
+    file = written(tmp_path, [[*rows], *rows.astype(str).to_numpy().tolist()])
+    said = "column 'age' has '40 %' in row 2 and 1 other cell that is no number, where the model needs a number"
+    code, _, refused = by_all(fitted, file)
+    assert (code, said in refused) == (2, True)
+    with pytest.raises(ValueError, match=said):
+        predict(fitted, rows)
+    code, decided, counted = by_all(fitted, file, "--unreadable", "missing")
+    assert (code, counted) == (0, "2 of 3 values of 'age' are no numbers and count as missing: '40 %', '5‰'\n")
+    empty = rows.assign(age=["60", "", ""]).astype(str)
+    assert decided == by_all(fitted, written(tmp_path, [[*rows], *empty.to_numpy().tolist()]))[1]
+    shown = in_workbook(tmp_path / "new.xlsx", rows[["code", "smoker", "city"]], [.6, .4, .2], "0%", "age")
+    code, _, refused = by_command(fitted, shown)
+    assert (code, "column 'age' has '60%' in row 1 and 2 other cells" in refused) == (2, True)
+    model = FairPrivateClassifier(epsilon=20.0, random_state=0).fit(table(1000)[["age"]], table(1000)["ill"])
+    with pytest.raises(ValueError, match="column 'age' has '40 %' in row 2"):
+        model.predict(rows[["age"]])
+
+
+def test_na_is_a_country_where_the_settings_say_so_in_every_form(tmp_path: Path) -> None:
+    """It is a missing value elsewhere, and decided as one."""
+    draws = np.random.default_rng(4)
+    country = draws.choice(["NA", "DE", "FR", ""], 2000, p=[.4, .3, .2, .1])
+    frame = pd.DataFrame({"country": country, "age": draws.integers(20, 80, 2000).astype(str),
+                          "sex": draws.choice(["f", "m"], 2000), "ill": np.where(country == "NA", "yes", "no")})
+    frame.loc[1900:, "age"] = "NA"
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    asked = ["data", "check", str(tmp_path / "own.csv"), "--label", "ill", "--group", "sex"]
+    shown = " ".join(CliRunner().invoke(app, asked, env={"COLUMNS": "300"}).output.split())
+    rows = int((country == "NA").sum())
+    assert f"Is 'NA' in column 'country', which counts as missing in {rows} rows, an answer, as NA is" in shown
+    assert 'Then give answers = ["country"]' in shown
+    assert "column 'age'" not in shown
+    answered = CliRunner().invoke(app, [*asked, "--set", 'answers=["country"]'], env={"COLUMNS": "300"}).output
+    assert "an answer" not in answered
+    found = {}
+    for name, more in (("as it is", {}), ("answers", {"answers": ["country"]})):
+        folder = tmp_path / name
+        settings = {"randomness": "seeded", "categorical": ["country"], "numbers": ["age"], **more}
+        save(fit(Wanted(tmp_path / "own.csv", "ill", "sex", 20.0, settings=settings)), folder)
+        new = frame[["country", "age"]][:200]
+        new.to_csv(tmp_path / "new.csv", index=False)
+        new.to_parquet(tmp_path / "new.parquet")
+        code, found[name], said = by_all(folder, tmp_path / "new.csv")
+        assert (code, said) == (0, "")
+        assert by_command(folder, tmp_path / "new.parquet") == (0, found[name], "")
+        assert predict(folder, new)["predicted"].tolist() == found[name]
+        session = onnxruntime.InferenceSession(onnx_model(Story.read(folder)))
+        ages = pd.to_numeric(new["age"], errors="coerce").to_numpy("float64").reshape(-1, 1)
+        given = {"country": new[["country"]].to_numpy(dtype=object), "age": ages}
+        assert session.run(None, given)[0].tolist() == found[name]
+    assert found["answers"] == np.where(country[:200] == "NA", "yes", "no").tolist()
+    assert (np.array(found["as it is"])[country[:200] == ""] == "yes").all()  # as NA, which most of them are
+    with pytest.raises(ValueError, match="unknown column 'land'"):
+        fit(Wanted(tmp_path / "own.csv", "ill", "sex", settings={"answers": ["land"]}, count_in=tmp_path / "fits"))
+    assert not (tmp_path / "fits").exists()
 
 
 def test_new_rows_in_a_large_file_are_announced_before_they_are_read(fitted: Path, tmp_path: Path) -> None:

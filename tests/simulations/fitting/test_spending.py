@@ -46,6 +46,28 @@ def test_a_fit_that_did_not_end_is_counted_and_one_that_was_refused_is_not(tmp_p
     assert counted.fits == 1
 
 
+@pytest.mark.parametrize("named", ["Yes", 2])
+def test_a_favourable_class_that_is_none_is_refused_before_anything_is_charged(tmp_path: Path, named: Any) -> None:
+    counted = Spending(tmp_path / "fits.jsonl")
+    wanted = Wanted(file(tmp_path, 400), "hired", "sex", settings={"favourable": named}, count_in=counted.path)
+    with pytest.raises(ValueError, match=r"unknown favourable class 'Yes'|favourable is 2, but there are 2 classes"):
+        fit(wanted)
+    assert counted.fits == 0
+
+
+def test_the_check_names_the_favourable_class_as_a_fit_takes_it(tmp_path: Path) -> None:
+    """Where capitals do not matter, a fit has small letters, since no record may decide it for others."""
+    frame = people(400).assign(hired=lambda rows: rows["hired"].str.upper())
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    words = [str(tmp_path / "own.csv"), "--label", "hired", "--group", "sex", "--without", "postcode",
+             "--set", "capitals=same"]
+    said = CliRunner().invoke(app, ["data", "check", *words], env={"COLUMNS": "300"}).output
+    assert "Favourable class of a fit: 'yes' of hired" in said
+    assert "add --favourable no." in said
+    done = CliRunner().invoke(app, ["fit", *words, "--favourable", "no", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+
+
 def test_fits_in_parallel_are_all_counted(tmp_path: Path) -> None:
     counted = Spending(tmp_path / "fits.jsonl")
     with ThreadPoolExecutor(8) as pool:

@@ -91,7 +91,7 @@ def test_a_run_config_says_where_results_go() -> None:
 def test_lists_are_read_from_text() -> None:
     assert lists() == {"split", "pixels", "without", "ranges", "categories", "numbers", "hidden", "deprived", "decimal",
                        "missing_marks", "categorical", "bands", "class_weights", "metrics", "edges", "scalings",
-                       "quantities", "gap_among"}
+                       "quantities", "gap_among", "answers"}
 
 
 @for_each(("name", "expected"), [

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedfair.datasets.columns.cell import Column, number_of
 from fedfair.datasets.columns.convention import Asked, as_read
 from fedfair.datasets.columns.kinds import understand
-from fedfair.datasets.columns.quantities import number_of, quantity_of, quantity_of_text
+from fedfair.datasets.columns.quantities import UNITS, WRITTEN, quantity_of, quantity_of_text
 from fedfair.datasets.columns.texts import way_of
 from fedfair.datasets.columns.tidy import reading_of, tidied, typed_numbers
 from fedfair.datasets.table import from_table
@@ -57,6 +58,16 @@ def test_other_texts_are_no_quantity(text: str) -> None:
 def test_a_date_is_no_moment_of_another_quantity() -> None:
     assert quantity_of(date(1970, 1, 2)) == ("date", 1.0)
     assert number_of("13:30", "date") is number_of("2024-01-31", "duration") is number_of("1 days", "time") is None
+
+
+@for_each(("quantity", "text"), [(name, text) for name in UNITS for text in WRITTEN[name].split(" or ")])
+def test_what_a_refusal_shows_of_a_quantity_is_read_as_one_in_tables_and_in_new_rows(quantity: str, text: str) -> None:
+    asked: Any = Asked(quantities=(("x", quantity),))
+    reading = reading_of(pd.DataFrame({"x": [text]}), asked)
+    column = Column("x", None, None, None, frozenset(), frozenset(), ".", False, quantity)
+    assert tidied(pd.DataFrame({"x": [text]}), reading)["x"].tolist() == [number_of(text, quantity)] == [
+        column.number(text)]
+    assert [name for name in UNITS if number_of(text, name) is not None] == [quantity]
 
 
 def asked_about(values: list[Any], asked: Asked = Asked(), name: str = "x") -> tuple[str, str]:  # noqa: B008

@@ -275,3 +275,18 @@ def test_bands_of_a_number_without_a_public_range_are_its_categories(tmp_path: P
     assert {*train.columns} == {"age", "sex", "town"}
     assert train.encoding.categories("age") == ("40 and over", "under 40")
     assert torch.equal(encode(frame.iloc[train.records.numpy()].astype(str), train.encoding), train.x)
+
+
+def test_words_are_answers_in_the_columns_that_the_settings_name_and_records_with_them_are_kept() -> None:
+    frame = table(country=["NA", "DE", "None", ""], score=["1", "NA", "3", "4"], sex=["f", "f", "m"])
+    asked = Asked(answers=("country",), missing_marks=("DE",))
+    read = tidied(frame, reading_of(frame, asked))
+    assert read["country"].fillna("gap").tolist()[:4] == ["NA", "gap", "None", "gap"]
+    assert read["score"].tolist()[:4] == pytest.approx([1, np.nan, 3, 4], nan_ok=True)
+    data = from_table(frame, "good", "sex", "drop", asked=Asked(answers=("country",)))
+    assert len(data) == ROWS // 2  # without the rows that have no country, or no score
+    assert {feature.category for feature in data.encoding.features if feature.column == "country"} == {"NA", "None"}
+    with pytest.raises(ValueError, match=r'name a column where that is an answer, for example answers'):
+        from_table(frame, "good", "sex")
+    with pytest.raises(ValueError, match="unknown column 'land'"):
+        from_table(frame, "good", "sex", asked=Asked(answers=("land",)))

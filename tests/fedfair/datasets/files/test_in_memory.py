@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -222,3 +223,9 @@ def test_what_parquet_cannot_hold_is_a_sentence() -> None:
                         (pd.concat([people(), people()[["age"]]], axis=1), "names column 'age' more than once")):
         with pytest.raises(ValueError, match=said):
             in_memory.written(frame)
+
+
+def test_a_table_is_made_one_of_arrow_once() -> None:
+    table = pa.table({"age": [20, 40]})
+    assert in_memory.as_arrow(table) is table
+    assert in_memory.as_arrow(pl.DataFrame({"age": [20, 40]})) == table
