@@ -18,8 +18,8 @@ with independent lognormal Y_t of mean 1 without the record. Then
 
 Both are means of convex functions of L. So they grow if Y_t, or a sum of some, is moved to neighbouring numbers of a
 grid in such a way that its mean is kept: the result is an upper bound in both directions, also of epochs that are
-composed. A number above the grid is split between its end and infinity, one below between its beginning and 0. Numbers
-are never moved by a transform, so that small probabilities are as exact as large ones.
+composed. A number above the grid is split between its end and infinity, one below between its beginning and 0. Within
+an epoch each pair of numbers is added by itself, not by a transform, so that small probabilities are exact, too.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ class Node:
             if round_.bins is not None and round_.step % round_.bins:
                 raise ClientError("the node no longer knows which records were in the epoch's steps before, as it was "
                                   'started again: run anew, or take sampling = "poisson"')
-            self.kept = (round_.label, _drawn(together, round_))
+            self.kept = (round_.label, (draw if round_.bins is None else _places)(together, round_))
         return _rows_of(self.kept[1], round_)
 
     def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor) -> Batch:
@@ -292,22 +292,23 @@ def _labels(y: Tensor, groups: Tensor) -> Tensor:
 
 def draw(data: GroupedDataset, round_: Round) -> Tensor:
     """Return the rows of the round's batch among the records of `data`; raise `ValueError` for other groups."""
-    return _rows_of(_drawn(data, round_), round_)
-
-
-def _rows_of(drawn: Tensor, round_: Round) -> Tensor:
-    """Return the rows of the round's batch, given what `_drawn` drew for it or for its epoch."""
-    return drawn if round_.bins is None else (drawn == round_.step % round_.bins).nonzero().flatten()
-
-
-def _drawn(data: GroupedDataset, round_: Round) -> Tensor:
-    """Draw a Poisson batch, as rows; or an epoch of balls in bins, as the step that each record is in."""
     _refuse_other_groups(data, round_)
     if round_.bins is not None:
-        return balls_in_bins(round_.key, round_.step // round_.bins, data.records, round_.bins)
+        return _rows_of(_places(data, round_), round_)
     same = len(set(round_.rates)) == 1
     rates = round_.rates[0] if same else torch.tensor(round_.rates, dtype=torch.float64)[data.group]
     return poisson(round_.key, round_.step, data.records, rates)
+
+
+def _places(data: GroupedDataset, round_: Round) -> Tensor:
+    """Return the step that each record is in, in the round's epoch of balls in bins."""
+    assert round_.bins is not None
+    return balls_in_bins(round_.key, round_.step // round_.bins, data.records, round_.bins)
+
+
+def _rows_of(drawn: Tensor, round_: Round) -> Tensor:
+    """Return the rows of the round's batch, given these, or the places of its epoch."""
+    return drawn if round_.bins is None else (drawn == round_.step % round_.bins).nonzero().flatten()
 
 
 def is_bounded(round_: Round) -> bool:
