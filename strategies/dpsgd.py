@@ -31,6 +31,7 @@ class Dpsgd(Strategy):
         noise_scale: Literal["clip-norm", "absolute"] = "clip-norm"
 
     tables = Strategy.tables | {"clip_norm"}
+    samplings = Strategy.samplings | {"balls-in-bins"}
     options: Options
 
     def prepare(self) -> None:

@@ -57,6 +57,7 @@ class DpsgdF(Strategy):
         weighting: Literal["none", "clip-norms"] = "none"
 
     counts_first = True
+    samplings = Strategy.samplings | {"balls-in-bins"}
     state = ("clip_norms",)
     options: Options
 
@@ -173,6 +174,7 @@ class DpsgdFQuantile(Strategy):
         min_bound: Annotated[float, Field(gt=0, le=1)] = 0.1
         max_bound: GroupBound = 4
 
+    samplings = Strategy.samplings | {"balls-in-bins"}
     state = ("clip_norms",)
     options: Options
 

@@ -30,6 +30,7 @@ class DpsgdRank(Dpsgd):
         share: Annotated[float, Field(ge=0, le=1)] = 0.5
 
     modes = ("step",)
+    samplings = Strategy.samplings
     tables = Strategy.tables  # a record moves others to another place, whatever their groups
     exchange = send_ranked_sum
     options: Options

@@ -11,6 +11,7 @@ class Sgd(Strategy):
     """SGD without clipping or noise, whatever the settings say; the guarantee is none."""
 
     needs = "no guarantee: nothing is clipped, and no noise added"
+    samplings = Strategy.samplings | {"balls-in-bins"}
 
     def rule(self) -> ClipRule:
         """Return the rule `c_i = 1`."""

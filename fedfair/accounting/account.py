@@ -11,7 +11,7 @@ from fedfair.accounting.composition import Accountant, epsilon
 from fedfair.accounting.events import OBSERVERS, PUBLIC, Event, Observer, Preprocessed, Release, Unit
 from fedfair.accounting.odometer import RenyiFilter, reading
 from fedfair.accounting.releases import Charge, Releases
-from fedfair.accounting.selection import Charges
+from fedfair.accounting.selection import Charged, Charges
 from fedfair.mechanisms.noise import Trust
 
 Guarantee = Literal["proved", "simulated", "nominal", "none"]
@@ -93,7 +93,7 @@ class Account(Releases):
             accountant: "pld" or "rdp"; None for the ledger's.
         """
         found = (self.held_out.get(part), self.selections.get(part))
-        releases = Counter(release for release in found if release)
+        releases: Counter[Charged] = Counter(release for release in found if release)
         return epsilon(releases, self.delta if delta is None else delta, accountant or self.accountant)
 
     def preprocessing_epsilon(self) -> float:

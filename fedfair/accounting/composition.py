@@ -13,6 +13,7 @@ exactly (Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 2.13)
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -21,7 +22,8 @@ import numpy as np
 import scipy
 
 from fedfair.accounting import fourier, renyi
-from fedfair.accounting.events import Release, refuse_impossible
+from fedfair.accounting.allocation import Allocation, composed
+from fedfair.accounting.events import Noisy, Release, refuse_impossible
 from fedfair.accounting.figures import up
 from fedfair.accounting.knots import mixtures
 from fedfair.accounting.selection import Charged, Charges, Selection, gained, most_gained, unfolded
@@ -124,7 +126,10 @@ def _epsilon(releases: frozenset[tuple[Charged, int]], delta: float, accountant:
     """See `epsilon`."""
     if not releases:
         return 0.0
-    plain, left, extra = unfolded(dict(releases), delta)
+    epochs = {release: count for release, count in releases if accountant == "pld" and isinstance(release, Allocation)}
+    plain, left, extra = unfolded({release: count for release, count in releases if release not in epochs}, delta)
+    if epochs:
+        return _by_pld_of_epochs(plain, epochs, left) + extra
     simple, mu = ACCOUNTANTS[accountant](plain, left) + extra, _mu_of(plain)
     selected = [release for release, count in releases for _ in range(count) if isinstance(release, Selection)]
     if accountant == "pld" and mu is not None and len(selected) == 1:
@@ -158,6 +163,23 @@ def by_pld(releases: Mapping[Release, int], delta: float) -> float:
     if min(release.multiplier for release in releases) < _LEAST:
         return by_rdp(releases, delta)
     return fourier.compose(mixtures(releases, fourier.KNOT_RATIO), delta)
+
+
+def _by_pld_of_epochs(releases: Mapping[Release, int], epochs: Mapping[Allocation, int], delta: float) -> float:
+    """Return epsilon by privacy loss distributions, of releases and of epochs of balls in bins (see `allocation`).
+
+    With very little noise an epoch is charged as one release, as it is by other accountants.
+    """
+    noisy: list[Noisy] = [*releases, *epochs]
+    enough = min(each.multiplier for each in noisy) >= _LEAST
+    summed = {epoch: count for epoch, count in epochs.items() if enough and min(epoch.bins, epoch.steps) > 1}
+    plain = Counter(releases)
+    for epoch, count in epochs.items():
+        if epoch not in summed:
+            plain[Release(epoch.rate, epoch.multiplier)] += count
+    if not summed:
+        return by_pld(plain, delta)
+    return fourier.compose(mixtures(plain, fourier.KNOT_RATIO) if plain else [], delta, composed(summed, delta))
 
 
 def multiplier_of(target: float, delta: float, accountant: Accountant = "pld") -> float:

@@ -71,7 +71,11 @@ class Preprocessed(NamedTuple):
 
 @dataclass(frozen=True)
 class Event:
-    """One Poisson-sampled step: a noisy gradient sum and, on the same batch, possibly noisy counts.
+    """One sampled step: a noisy gradient sum and, on the same batch, possibly noisy counts.
+
+    Its batch is a Poisson sample; or that of one of `bins` steps into which the records of an epoch were put. The steps
+    of such an epoch are charged together (`fedfair.accounting.allocation`), by the least noise that any of them has;
+    what was certain is then what was fixed in advance, as an epoch is charged before its first step.
 
     Only a round's plan makes events (`fedfair.protocol.round.Round.event`), so that noise and charge cannot differ.
 
@@ -96,6 +100,8 @@ class Event:
             if they were known then.
         spent_rates: The sampling rates of this step, where they followed earlier outputs, at most `rates`, `[K]`; None
             if they are `rates`.
+        bins: Number of steps of an epoch, into each of which a record is put with the same probability; None for a
+            Poisson sample. Rates are then one over it, or 0 for a group without records.
 
     Examples:
         >>> event = Event((0.01, 0.02), multipliers=(1.5, 1.5), spent_multipliers=(1.5, 7.5), count_multiplier=10.0)
@@ -117,8 +123,12 @@ class Event:
     noise_present: float = 1.0
     certain_multipliers: tuple[float, ...] | None = None
     spent_rates: tuple[float, ...] | None = None
+    bins: int | None = None
 
     def __post_init__(self) -> None:
+        if self.bins is not None and (self.spent_rates or {*self.rates} - {0.0, 1 / self.bins}):
+            raise ValueError(f"an event of balls in {self.bins} bins has the sampling rates "
+                             f"{self.spent_rates or self.rates}: each is 1/{self.bins}, or 0 without records")
         if any(spent > most for spent, most in zip(self.spent_rates or self.rates, self.rates, strict=True)):
             raise ValueError(f"an event has the sampling rates {self.spent_rates}, but at most {self.rates} were fixed "
                              "in advance: take lower ones")
@@ -152,6 +162,7 @@ class Event:
             group: Number of the group.
         """
         certain = self.spent_multipliers if self.certain_multipliers is None else self.certain_multipliers
+        certain = certain if self.bins is None else self.multipliers
         return self._release(group, self.spent_rates or self.rates, certain, None)
 
     def in_advance(self, least: Sequence[float] | None = None) -> Event:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtr, ndtri
 
-from fedfair.accounting.knots import Floats, Mixture
+from fedfair.accounting.knots import Floats, Integers, Mixture
 
 
 class Loss(NamedTuple):
@@ -36,6 +36,52 @@ class Loss(NamedTuple):
     first: int
     mass: Floats
     infinite: float
+
+
+class Ratios(NamedTuple):
+    """The density ratio of the outputs with and without a record, where it takes few values.
+
+    Attributes:
+        values: Its values above 0, ascending, `[n]`.
+        mass: Their probabilities without the record, `[n]`.
+        zero: Probability without the record that it is 0.
+        infinite: Probability with the record that it is infinite, or that is taken for it.
+    """
+
+    values: Floats
+    mass: Floats
+    zero: float
+    infinite: float
+
+    @property
+    def square(self) -> float:
+        """Mean square of its logarithm without the record, where it is not 0."""
+        return float(self.mass @ np.log(self.values) ** 2)
+
+    def losses(self, interval: float) -> tuple[Loss, Loss]:
+        """Return the losses when a record is removed, and when it is added (see `removal_and_addition`)."""
+        steps = np.floor(np.log(self.values) / interval).astype(int)
+        first, cells = int(steps[0]), int(steps[-1] - steps[0]) + 2
+        grid = np.exp(interval * (first + np.arange(cells)))
+        mass = split(self.values, self.mass, grid, steps - first)
+        return Loss(first, mass * grid, self.infinite), Loss(1 - first - cells, mass[::-1], self.zero)
+
+
+def split(values: Floats, mass: Floats, grid: Floats, cells: Integers) -> Floats:
+    """Return the probabilities `[m]` of grid points when each value is moved to the two ends of its cell, by chance.
+
+    Its mean is kept, so that no mean of a convex function becomes smaller.
+
+    Args:
+        values: Values, `[n]`.
+        mass: Their probabilities, `[n]`.
+        grid: Ascending points, `[m]`.
+        cells: Number of the grid point before each value, `[n]`, at most m - 2.
+    """
+    width = grid[cells + 1] - grid[cells]
+    upper = mass * np.clip((values - grid[cells]) / width, 0, 1)
+    lower = np.bincount(cells, mass - upper, len(grid)).astype(float)
+    return lower + np.bincount(cells + 1, upper, len(grid))
 
 
 def removal_and_addition(rate: float, multiplier: float, interval: float, tail: float) -> tuple[Loss, Loss]:
@@ -115,28 +161,40 @@ class Window(NamedTuple):
     size: int
 
 
-def compose(mixtures: Sequence[Mixture], delta: float) -> float:
-    """Return the epsilon at `delta` of all releases, the larger of the directions add and remove."""
-    releases = sum(float(m.times.sum()) for m in mixtures)
-    interval = _interval(mixtures, releases)
+def compose(mixtures: Sequence[Mixture], delta: float, others: Sequence[tuple[Ratios, int]] = ()) -> float:
+    """Return the epsilon at `delta` of all releases, the larger of the directions add and remove.
+
+    `others` are releases of any other kind, each with how often it was made.
+    """
+    releases = sum(float(m.times.sum()) for m in mixtures) + sum(count for _, count in others)
+    interval = _interval(mixtures, releases, others)
     tail = _CUT * delta / releases
     both = [[removal_and_addition(m.rate, knot, interval, tail) for knot in m.knots] for m in mixtures]
-    return max(_epsilon([Knots(m, [pair[way] for pair in pairs]) for m, pairs in zip(mixtures, both, strict=True)],
+    both += [[ratios.losses(interval)] for ratios, _ in others]
+    mixed = [*mixtures, *(_alone(count) for _, count in others)]
+    return max(_epsilon([Knots(m, [pair[way] for pair in pairs]) for m, pairs in zip(mixed, both, strict=True)],
                         interval, delta) for way in (0, 1))
 
 
-def _interval(mixtures: Sequence[Mixture], releases: float) -> float:
+def _alone(count: int) -> Mixture:
+    """Return a mixture of one knot, whose loss is known otherwise."""
+    one = np.zeros(1, dtype=int)
+    return Mixture(1.0, np.ones(1), one, one, np.ones(1), np.full(1, float(count)))
+
+
+def _interval(mixtures: Sequence[Mixture], releases: float, others: Sequence[tuple[Ratios, int]] = ()) -> float:
     """Return the grid's interval: a small part of the standard deviation of a typical release's loss.
 
     That is about q sqrt(exp(1/s^2) - 1). The interval decides how close from above the result is, never whether it is
     above.
     """
-    square = 0.0
+    square = sum(count * ratios.square for ratios, count in others) / releases
     for m in mixtures:
         squares = np.minimum(m.rate**2 * np.expm1(np.minimum(m.knots**-2.0, 100.0)), m.knots**-2.0)
         square += float(m.times @ m.mixed(squares)) / releases
-    widest = max(float(loss_at(np.array([1 + 8 * m.knots[0]]), m.rate, m.knots[0])[0]) for m in mixtures)
-    return float(max(_FINENESS * square**0.5, widest / _CELLS))
+    widest = [float(loss_at(np.array([1 + 8 * m.knots[0]]), m.rate, m.knots[0])[0]) for m in mixtures]
+    widest += [float(np.abs(np.log(ratios.values[[0, -1]])).max()) for ratios, _ in others]
+    return float(max(_FINENESS * square**0.5, max(widest) / _CELLS))
 
 
 def _epsilon(all_knots: Sequence[Knots], interval: float, delta: float) -> float:

@@ -41,6 +41,10 @@ def reason(account: Account) -> str:
 
 def _releases(account: Account) -> str:
     """Say what the releases are, by the rates at which their events sampled."""
+    in_bins = {event.bins is not None for event in account.log.counted()}
+    if True in in_bins:
+        return ("a Gaussian of balls in bins (each record in one random batch of every epoch)"
+                f"{' or of a Poisson sample' * (False in in_bins)},")
     whole = {rate == 1 for event in account.log.counted() for rate in event.rates}
     if whole == {True}:
         return f"a Gaussian of all {account.protects}s, without sampling,"

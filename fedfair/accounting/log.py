@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,13 +65,30 @@ class EventLog:
         self._next[client] = first + steps
 
     def rewind(self, step: int, client: int | None = None) -> None:
-        """Go back to `step` of a client; later releases stay in the log, and may be entered again."""
+        """Go back to `step` of a client; later releases stay in the log, and may be entered again.
+
+        Raises `ValueError` for steps of balls in bins: records would be met in the same step again, and the sum of two
+        releases on one batch is accounted for as little as two halves of an epoch.
+        """
+        if any(entry.event.bins for entry in self.entries if entry.event.client == client):
+            raise ValueError("steps of balls in bins cannot be released again: that is not accounted for; start the "
+                             'run anew, or take sampling = "poisson"')
         self._attempt += 1
         self._next[client] = min(self._next.get(client, 0), step)
 
     def counted(self) -> Counter[Event]:
         """Count how often each event was released."""
         return self._counts.copy()
+
+    def epochs(self) -> Iterator[Counter[Event]]:
+        """Yield the steps of each epoch of balls in bins that was begun: how often each event was released."""
+        begun: dict[tuple[int | None, int, int], Counter[Event]] = {}
+        for entry in self.entries:
+            if entry.event.bins is not None:
+                for step in range(entry.first, entry.first + entry.steps):
+                    epoch = entry.event.client, entry.event.bins, step // entry.event.bins
+                    begun.setdefault(epoch, Counter())[entry.event] += 1
+        yield from begun.values()
 
     def prefix(self, share: float) -> EventLog:
         """Return the log as it stood when a share (0 to 1) of every client's steps had been released.

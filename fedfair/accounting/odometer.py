@@ -18,6 +18,7 @@ each release, and the next one, or whether there is one, may depend on all that 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,7 @@ from functools import lru_cache
 import numpy as np
 
 from fedfair.accounting import renyi
+from fedfair.accounting.allocation import Allocation
 from fedfair.accounting.composition import epsilon
 from fedfair.accounting.events import Release, refuse_impossible
 from fedfair.accounting.knots import mixtures
@@ -47,7 +49,7 @@ def reading(spent: Charges, delta: float) -> float:
     """
     for release in spent:
         refuse_impossible(release)
-    plain, left, extra = unfolded(spent, delta)
+    plain, left, extra = unfolded(_whole(spent), delta)
     used = {release: count for release, count in plain.items() if release.rate > 0 and release.multiplier < math.inf}
     if not used:
         return 0.0
@@ -55,6 +57,17 @@ def reading(spent: Charges, delta: float) -> float:
         return math.inf
     total = renyi.total(mixtures(used, renyi.KNOT_RATIO), _ORDERS)
     return extra + float(np.min(total + math.log(len(_ORDERS) / left) / (np.array(_ORDERS) - 1)))
+
+
+def _whole(spent: Charges) -> Counter[Charged]:
+    """Return the releases with every epoch of balls in bins charged in full before its first step.
+
+    The privacy loss in the middle of an epoch is then covered, too: its moments only grow until the epoch's end.
+    """
+    whole: Counter[Charged] = Counter()
+    for release, count in spent.items():
+        whole[Release(1.0, release.multiplier) if isinstance(release, Allocation) else release] += count
+    return whole
 
 
 @dataclass(frozen=True)
@@ -81,7 +94,8 @@ class RenyiFilter:
             return 0.0
         if isinstance(release, Selection):
             return divergence(release, self.order)
-        return float(renyi.divergences(release, (float(self.order),))[0])
+        one = Release(release.rate, release.multiplier)  # which costs as much as an epoch of balls in bins, or more
+        return float(renyi.divergences(one, (float(self.order),))[0])
 
     def holds(self, spent: Charges) -> bool:
         """Say whether the releases that were made stayed within the budget."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
+from itertools import zip_longest
 from typing import Self
 
+from fedfair.accounting.allocation import Allocation
 from fedfair.accounting.contents import Contents
 from fedfair.accounting.events import (
     LEFT_OUT,
@@ -226,14 +229,28 @@ class Releases:
         shared: Counter[Charged] = Counter([*self._counted(observer), *self._preprocessed(observer),
                                             *self._selected(observer)])
         by_client: dict[int, Counter[Charged]] = {}
-        for event, steps in self.events.items():
-            releases = shared if event.client is None else by_client.setdefault(event.client, Counter())
-            for release in charge(event, group):
-                releases[release] += steps
+        for client, release, times in self._of_steps(charge, group):
+            releases = shared if client is None else by_client.setdefault(client, Counter())
+            releases[release] += times
         distinct = {frozenset(releases.items()): releases for releases in by_client.values()}
         yield from (shared + releases for releases in distinct.values())
         if not by_client:
             yield shared
+
+    def _of_steps(self, charge: Charge, group: int) -> Iterator[tuple[int | None, Charged, int]]:
+        """Yield what a record of a group is charged for Poisson-sampled steps, and for epochs of balls in bins.
+
+        Before each is the client whose records it is about, and behind it how often it was made.
+        """
+        for event, steps in self.events.items():
+            if event.bins is None:
+                yield from ((event.client, release, steps) for release in charge(event, group))
+        for epoch in self.log.epochs():
+            one, nothing = next(iter(epoch)), Release(0.0, math.inf)
+            for releases in zip_longest(*(charge(event, group) for event in epoch), fillvalue=nothing):
+                if any(release.rate for release in releases):
+                    least = min(release.multiplier for release in releases)
+                    yield one.client, Allocation(one.bins or 1, epoch.total(), least), 1
 
     def _seen(self, observer: Observer, event: Event) -> float:
         """Return the noise between a record and an observer."""

@@ -47,6 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from fedfair.accounting.allocation import Allocation
 from fedfair.accounting.events import Release
 from fedfair.mechanisms.randomness import Source, random_bits, uniform
 
@@ -75,7 +76,7 @@ class Selection(NamedTuple):
         return 1.0
 
 
-Charged = Release | Selection
+Charged = Release | Selection | Allocation
 """What a record can be charged for."""
 
 Charges = Mapping[Release, int] | Mapping[Charged, int]

@@ -6,7 +6,8 @@ draw, since the difference of two releases with one noise would hold none. What 
 initial model, follows from (seed, purpose): methods are compared on the same ones. For deployment, the operating
 system's entropy cannot be derived by anyone.
 
-Sampling is Poisson's: each record joins a batch independently, as the accountant assumes.
+Each record joins batches independently of all others, as the accountant assumes: by Poisson's sampling every batch with
+the same probability, by balls in bins one batch of every epoch.
 """
 
 from __future__ import annotations
@@ -163,6 +164,29 @@ def poisson(noise_key: int | str | None, step: int, records: Tensor, rates: floa
     if noise_key is None:
         return _joining(random_bits(SystemEntropy(), len(records)), rates)
     return _joining(splitmix64(key(noise_key, "sampling", step), records.numpy().astype(np.uint64)), rates)
+
+
+def balls_in_bins(noise_key: int | str | None, epoch: int, records: Tensor, bins: int) -> Tensor:
+    """Draw for each record, `[n]`, the step of an epoch that it is in: numbers from 0 to `bins` - 1, `[n]`.
+
+    Like a Poisson sample, it is a pure function of (noise key, epoch, record), and where a record lies says nothing of
+    others. Without a noise key the operating system draws anew at every call.
+
+    Args:
+        noise_key: What the draw follows from.
+        epoch: Number of the epoch, from 0.
+        records: Numbers of the records, unique in the run, `[n]`.
+        bins: Number of steps of an epoch.
+
+    Examples:
+        >>> balls_in_bins(7, epoch=0, records=torch.arange(8), bins=3)
+        tensor([2, 1, 1, 1, 1, 0, 0, 1])
+        >>> balls_in_bins(7, epoch=0, records=torch.tensor([5, 0]), bins=3)
+        tensor([0, 2])
+    """
+    bits = (random_bits(SystemEntropy(), len(records)) if noise_key is None else
+            splitmix64(key(noise_key, "bins", epoch), records.numpy().astype(np.uint64)))
+    return torch.from_numpy((uniform(bits) * bins).astype(np.int64))
 
 
 def _joining(bits: Bits, rates: float | Tensor) -> Tensor:

@@ -47,6 +47,8 @@ def check_plan(policy: Policy, text: str) -> None:
     if plan.get("key") is not None:
         raise Refused("the round's noise and batches would come from a seed, which the server knows: its policy wants "
                       'randomness = "system"')
+    if plan.get("bins") is not None:
+        raise Refused('the round is of balls in bins, which its ledger does not account for: take sampling = "poisson"')
     if not plan.get("rule"):
         raise Refused("the round has no clip rule")
     rule, query = plan["rule"]["kind"], (plan.get("query") or {}).get("kind")

@@ -20,7 +20,7 @@ from fedfair.gradients.layer_probe import Loss, Probe, WeightedProbe, padding_ro
 from fedfair.gradients.model_state import forgetting
 from fedfair.mechanisms.clipping import sensitivity
 from fedfair.mechanisms.noise import Trust, add_noise, client_share
-from fedfair.mechanisms.randomness import poisson, source
+from fedfair.mechanisms.randomness import balls_in_bins, poisson, source
 from fedfair.models.optimizers import make_optimizer
 from fedfair.models.published import loss
 from fedfair.node.large_batches import probe_of
@@ -67,9 +67,10 @@ class Node:
     sum over records. Every client adds its own noise. The weights that a method takes lie on the node's `device`, like
     the model.
 
-    `kept` is the latest batch drawn by the operating system: the label of its round, and its rows. It stays with the
-    node (`fedfair.client_app`), so that the exchanges of a round use one batch. `left_out` is what training records add
-    to their own scores, with the path and the curvature it is of (`fedfair.moments.leave_one_out`).
+    `kept` is the latest batch drawn by the operating system: the label of its round, and its rows; or of an epoch of
+    balls in bins, the step that each record is in. It stays with the node (`fedfair.client_app`), so that the exchanges
+    of a round use one batch. `left_out` is what training records add to their own scores, with the path and the
+    curvature it is of (`fedfair.moments.leave_one_out`).
     """
 
     def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str, loss: Loss = loss) -> None:
@@ -221,13 +222,19 @@ class Node:
         return self._probed(objective, self.clients.together.train, weights, round_, self._rows(round_))
 
     def _rows(self, round_: Round) -> Tensor:
-        """Return the rows of the round's batch over all clients; one that the operating system draws is kept."""
+        """Return the rows of the round's batch over all clients; one that the operating system draws is kept.
+
+        Raises `ClientError` in the middle of an epoch of balls in bins of which it has kept nothing.
+        """
         together = self.clients.together.train
         if round_.key is not None:
             return draw(together, round_)
         if self.kept is None or self.kept[0] != round_.label:
-            self.kept = (round_.label, draw(together, round_))
-        return self.kept[1]
+            if round_.bins is not None and round_.step % round_.bins:
+                raise ClientError("the node no longer knows which records were in the epoch's steps before, as it was "
+                                  'started again: run anew, or take sampling = "poisson"')
+            self.kept = (round_.label, (draw if round_.bins is None else _places)(together, round_))
+        return _rows_of(self.kept[1], round_)
 
     def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor) -> Batch:
         """Return the batch of the records of `data` at `rows`, with the gradients of the node's loss."""
@@ -284,11 +291,24 @@ def _labels(y: Tensor, groups: Tensor) -> Tensor:
 
 
 def draw(data: GroupedDataset, round_: Round) -> Tensor:
-    """Return the rows of the round's Poisson batch among the records of `data`; raise `ValueError` for other groups."""
+    """Return the rows of the round's batch among the records of `data`; raise `ValueError` for other groups."""
     _refuse_other_groups(data, round_)
+    if round_.bins is not None:
+        return _rows_of(_places(data, round_), round_)
     same = len(set(round_.rates)) == 1
     rates = round_.rates[0] if same else torch.tensor(round_.rates, dtype=torch.float64)[data.group]
     return poisson(round_.key, round_.step, data.records, rates)
+
+
+def _places(data: GroupedDataset, round_: Round) -> Tensor:
+    """Return the step that each record is in, in the round's epoch of balls in bins."""
+    assert round_.bins is not None
+    return balls_in_bins(round_.key, round_.step // round_.bins, data.records, round_.bins)
+
+
+def _rows_of(drawn: Tensor, round_: Round) -> Tensor:
+    """Return the rows of the round's batch, given these, or the places of its epoch."""
+    return drawn if round_.bins is None else (drawn == round_.step % round_.bins).nonzero().flatten()
 
 
 def is_bounded(round_: Round) -> bool:

@@ -133,9 +133,11 @@ class Round:
         local: How clients train privately by themselves, in local epochs; None in step mode.
         local_sgd: How participants train before their updates are clipped, or None.
         noise: How noise is sampled.
-        label: Name of the batch, where there is no key, for all exchanges of the round; no other round has it.
+        label: Name of the batch, where there is no key, for all exchanges of the round; no other round has it. Of balls
+            in bins, the name of the epoch, for all its rounds.
         planned_rates: By group, `[K]`, the most that `rates` could be, fixed in advance; None if they were themselves.
         budget: What each client of an existing app finds its noise by; then the plan has none for them, see `of_size`.
+        bins: Number of rounds of an epoch, in one of which each record is, by chance; None for Poisson samples.
         needs_name: Whether the client of an existing app must have a name, since its node was not there when the run
             began.
 
@@ -178,6 +180,7 @@ class Round:
     planned_rates: tuple[float, ...] | None = None
     budget: LocalBudget | None = None
     needs_name: bool = False
+    bins: int | None = None
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for a round that counts without noise, or with numbers that bound or add nothing."""
@@ -213,7 +216,7 @@ class Round:
                                  f"{carried}, by group: plan the noise that is charged")
         return Event(self.planned_rates or self.rates, self.planned_multipliers, self.spent_multipliers or carried,
                      self.count_noise_multiplier, certain_multipliers=self.certain_multipliers,
-                     spent_rates=self.rates if self.planned_rates else None)
+                     spent_rates=self.rates if self.planned_rates else None, bins=self.bins)
 
     def local_event(self, client: int, held: Sequence[bool]) -> Event:
         """Return what one step of a client's local epoch charges.
@@ -283,6 +286,8 @@ class Round:
         """
         if math.isinf(max(self._bounds)):
             raise ValueError("the round's rule bounds nothing")
+        if self.bins is not None:
+            raise ValueError("the round is of balls in bins, whose epochs a node does not account for by itself")
         noise, share = (self.noise_multiplier,) * len(self.rates), client_share(self.trust, self.clients)
         present = server_share(self.trust) if trusts_server and self.trust is Trust.CENTRAL else (
             share * math.sqrt(clients))

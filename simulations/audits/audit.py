@@ -186,6 +186,9 @@ def attacked(experiment: Experiment) -> Strategy:
     if experiment.optimizer != "sgd" or experiment.weight_decay:
         raise ValueError(f"an audit reads the noisy sums off the steps of plain SGD, but optimizer is "
                          f"{experiment.optimizer!r} with weight_decay {experiment.weight_decay}: take sgd and 0")
+    if experiment.sampling != "poisson":
+        raise ValueError(f"an audit puts canaries into Poisson samples, but sampling is {experiment.sampling!r}: take "
+                         '"poisson", or attack it by membership')
     strategy = planned(experiment)
     if strategy.exchange not in (None, send_update_sum):
         raise ValueError(f"strategy {experiment.strategy!r} has no sums of gradients or updates into which canaries "

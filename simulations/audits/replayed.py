@@ -105,11 +105,14 @@ def run_of(settings: dict[str, Any]) -> Program:
         settings: Settings of the experiment by name, but for the table.
 
     Raises:
-        ValueError: If a setting is unknown.
+        ValueError: If a setting is unknown, or batches are not Poisson samples.
 
     Examples:
         >>> _ = run_of({"strategy": "dpsgd", "label": "hired", "group": "sex"})
     """
+    if settings.get("sampling", "poisson") != "poisson":
+        raise ValueError(f"a replay counts Poisson samples, but sampling is {settings['sampling']!r}: take \"poisson\"")
+
     def leave(table: Path, folder: Path) -> Left:
         """Run, and save."""
         asked = Experiment(**{**settings, "csv": str(table), "randomness": "seeded"})

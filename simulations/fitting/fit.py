@@ -13,6 +13,7 @@ import pandas as pd
 
 from fedfair.accounting import Ledger, Release, epsilon, multiplier_of
 from fedfair.accounting.events import Preprocessed
+from fedfair.accounting.selection import Charged
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.features.features import Range
 from fedfair.datasets.files.chunks import hold_chunks, release_chunks
@@ -278,7 +279,7 @@ def _needed(result: Result, noise: float, terms: Terms | None) -> Needed | None:
 
     def cost(multiplier: float) -> float:
         """Return the epsilon of moments at another noise multiplier, with that of a selection."""
-        release = Release(1.0, multiplier) if terms is None else terms.selection(multiplier)
+        release: Charged = Release(1.0, multiplier) if terms is None else terms.selection(multiplier)
         return epsilon(Counter([release]), made.delta, made.accountant)
 
     return needed(round(made.split[0] * train.rows), train.x.shape[1], noise, cost)

@@ -8,16 +8,31 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedfair.accounting import Accountant, Release, calibrate, epsilon, multiplier_of
+from fedfair.accounting.allocation import Allocation
 from fedfair.accounting.events import Preprocessed, Unit, joint_multiplier
+from fedfair.accounting.selection import Charged
 from strategies.server.budget_shares import COUNT_NOISE_RATIO
 from strategies.server.training import Training
 
 
 class Schedule(NamedTuple):
-    """Sampling rate and number of steps of one record."""
+    """Sampling rate and number of steps of one record; and of balls in bins, the number of steps of an epoch."""
 
     rate: float
     steps: int
+    bins: int | None = None
+
+    def charges(self, multiplier: float) -> Counter[Charged]:
+        """Return what the steps charge at a noise multiplier.
+
+        Args:
+            multiplier: Noise multiplier of every step.
+        """
+        if self.bins is None:
+            return Counter({Release(self.rate, multiplier): self.steps})
+        epochs, begun = divmod(self.steps, self.bins)
+        return Counter({Allocation(self.bins, self.bins, multiplier): epochs,
+                        Allocation(self.bins, begun, multiplier): 1})
 
 
 def count_noise(training: Training, noise_multiplier: float) -> float:
@@ -128,10 +143,10 @@ def common_noise(schedules: Sequence[Schedule], training: Training, beside: Besi
     return enough
 
 
-def _charged(schedule: Schedule, training: Training, beside: Beside, noise: float) -> Counter[Release]:
+def _charged(schedule: Schedule, training: Training, beside: Beside, noise: float) -> Counter[Charged]:
     """Return all releases that a record is charged for."""
     counts = count_noise(training, noise) if beside.counting else None
-    charged = Counter({Release(schedule.rate, joint_multiplier(noise, counts)): schedule.steps})
+    charged = schedule.charges(joint_multiplier(noise, counts))
     if beside.search is not None:
         charged[beside.search] += 1
     if beside.preprocessing is not None:

@@ -57,6 +57,7 @@ class Method(ABC):
     Attributes:
         modes: Modes that the method supports, of "step" and "epoch".
         default_sync: Mode of a run whose settings name none.
+        samplings: Ways to come into batches, of the setting `sampling`, that what it charges is right for.
         protects: What neighbouring data sets differ by: one "record", or one "participant" with all its records.
         exchange: What nodes are asked for when they train, except in local epochs; None for the clipped gradient sum.
         masked_exchange: The same sums under masks, for secure aggregation; None for a method that has none.
@@ -84,6 +85,7 @@ class Method(ABC):
 
     modes: ClassVar[tuple[Literal["step", "epoch"], ...]] = ("step", "epoch")
     default_sync: ClassVar[Literal["step", "epoch"]] = "step"
+    samplings: ClassVar[frozenset[str]] = frozenset({"poisson"})
     protects: ClassVar[Unit] = "record"
     exchange: ClassVar[Exchange | None] = None
     masked_exchange: ClassVar[Exchange | None] = None
@@ -152,7 +154,14 @@ class Method(ABC):
 
         Override it for a method that samples groups, or participants, at other rates than b / N.
         """
-        return (self.training.batch_size / self.population.records,) * len(self.population.names)
+        steps = self.steps_of_epoch
+        rate = 1 / steps if steps else self.training.batch_size / self.population.records
+        return (rate,) * len(self.population.names)
+
+    @property
+    def steps_of_epoch(self) -> int | None:
+        """Number of steps of an epoch that a record is in one of, by chance; None where batches are Poisson samples."""
+        return self.training.steps_of_epoch(self.population.records)
 
     def planned_rates(self) -> tuple[float, ...] | None:
         """Return the most that each group's sampling rate can become, `[K]`; None if `rates` never change.
@@ -170,7 +179,8 @@ class Method(ABC):
             clients: Numbers of the clients whose local epochs are counted; None for all clients.
         """
         if self.sync == "step":
-            return self.training.batch_size
+            steps = self.steps_of_epoch
+            return self.population.records / steps if steps else self.training.batch_size
         sizes = self.population.by_client
         return sum(min(self.training.batch_size, sizes[client]) for client in clients or range(len(sizes)))
 
@@ -318,7 +328,7 @@ class Method(ABC):
     def schedules(self) -> list[Schedule]:
         """Return what a record of each group (step mode) or client (epoch mode) goes through, for calibration."""
         if self.sync == "step" or self.protects == "participant":
-            return [Schedule(rate, self.rounds) for rate in self.planned_rates() or self.rates()]
+            return [Schedule(rate, self.rounds, self.steps_of_epoch) for rate in self.planned_rates() or self.rates()]
         epochs = [LocalEpoch.of(size, self.training.batch_size) for size in self.population.by_client]
         return [Schedule(epoch.rate, self.rounds * epoch.steps) for epoch in epochs]
 
@@ -338,7 +348,9 @@ class Method(ABC):
     @property
     def rounds_per_epoch(self) -> float:
         """Rounds in which every record is met once on average."""
-        return self.population.records / self.training.batch_size if self.sync == "step" else 1
+        if self.sync == "epoch":
+            return 1
+        return self.steps_of_epoch or self.population.records / self.training.batch_size
 
     def choose(self, front: MeasuredFront) -> None:  # noqa: B027 - most methods have none
         """Take one of the classifiers that the method `made`, by their figures; it keeps its own by default.

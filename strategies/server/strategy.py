@@ -72,7 +72,7 @@ class Strategy(Method):
         >>> population = Population(("women", "men"), ((600, 400),), (60, 40), ("no", "yes"))
         >>> method = DpsgdF(Task(), Training(steps=2, batch_size=100, noise_multiplier=2.0, delta=1e-5), population)
         >>> method.rounds, method.rates(), method.noise.of_counts, method.schedules()
-        (2, (0.1, 0.1), 20.0, [Schedule(rate=0.1, steps=2), Schedule(rate=0.1, steps=2)])
+        (2, (0.1, 0.1), 20.0, [Schedule(rate=0.1, steps=2, bins=None), Schedule(rate=0.1, steps=2, bins=None)])
         >>> method.rule()
         PerGroup(clip_norms=(0.5, 0.5))
         >>> plan = method.plan(step=0)
@@ -109,8 +109,10 @@ class Strategy(Method):
         self.sync = training.sync or self.default_sync
         self.preprocessing = preprocessing
         self.step = 0
+        self._drawn = -1, ""  # the latest epoch of balls in bins, and its label
         self.descent = Descent(self.optimizer)
         self.prepare()
+        _refuse_bins(self)
         refuse_broken_hooks(self)
         self._planned_noise = self.noise_plan()
         self.take_noise(1.0)
@@ -166,7 +168,17 @@ class Strategy(Method):
             count_noise_multiplier=self.noise.of_counts, trust=training.trust, clients=self.sharers, rule=rule,
             planned_multipliers=self._planned(noise), query=query_of(self), local=local,
             local_sgd=self.local_sgd(), noise=training.noise, planned_rates=self.planned_rates(),
-            label=token_hex(16) if self.key is None else "")
+            label=self._label(step), bins=self.steps_of_epoch)
+
+    def _label(self, step: int) -> str:
+        """Return the name of what the operating system draws for a round: its batch, or the bins of its epoch."""
+        if self.key is not None:
+            return ""
+        if self.steps_of_epoch is None:
+            return token_hex(16)
+        if self._drawn[0] != step // self.steps_of_epoch:
+            self._drawn = step // self.steps_of_epoch, token_hex(16)
+        return self._drawn[1]
 
     def decided(self, plan: Round) -> Round:
         """Return the plan of a gradient sum with the rule that clips it, its noise, and what both charge.
@@ -261,6 +273,26 @@ def _refuse_misfit(task: Task, training: Training, population: Population) -> No
     if len(population.sizes) - training.dropouts < 1:
         raise ValueError(f"dropouts is {training.dropouts}, but there are only {len(population.sizes)} clients: a "
                          "round needs at least one")
+
+
+def _refuse_bins(strategy: Strategy) -> None:
+    """Raise `ValueError` for balls in bins where what a run charges would not be right for them."""
+    training, steps = strategy.training, strategy.steps_of_epoch
+    if steps is None:
+        return
+    known = training.sampling in strategy.samplings and {*strategy.rates()} == {1 / steps}
+    reasons = {
+        f'sync is "{strategy.sync}"': strategy.sync != "step",
+        f'trust is "{training.trust.value}"': training.trust is not Trust.CENTRAL,
+        f"dropouts is {training.dropouts}": training.dropouts > 0,
+        f"group_epsilon is {training.group_epsilon}": training.group_epsilon is not None,
+        f"this strategy is {type(strategy).__name__}": not known,
+    }
+    found = next((reason for reason, holds in reasons.items() if holds), None)
+    if found is not None:
+        raise ValueError(f'sampling is "balls-in-bins", but {found}, for which it is not accounted for: take sampling '
+                         '= "poisson"; or sync = "step", trust = "central", no dropouts, no group_epsilon, and sgd, '
+                         "dpsgd, dpsgd-f or dpsgd-f-quantile")
 
 
 def _refuse_large(strategy: Strategy) -> None:

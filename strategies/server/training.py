@@ -83,7 +83,12 @@ class Training(ThresholdSettings, SettingsByGroup):
         description="Number of rounds, in place of epochs; 0 returns the initial model.")
     batch_size: Annotated[int, Field(ge=1)] = Field(
         default=256,
-        description="Expected number of records in a batch; batches are Poisson samples.")
+        description="Expected number of records in a batch.")
+    sampling: Literal["poisson", "balls-in-bins"] = Field(
+        default="poisson", json_schema_extra={"decided_by_app": True},
+        description="How records come into batches: each into every batch with the same probability (poisson), or each "
+                    "into one batch of every epoch, by chance (balls-in-bins), which costs less where an epoch has few "
+                    "steps; only with sync step, trust central, and sgd, dpsgd, dpsgd-f or dpsgd-f-quantile.")
     sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None, json_schema_extra={"replaces": "batch_size"},
         description="Share of the training records, whose number is public, in place of batch_size; 1 takes all "
@@ -242,6 +247,18 @@ class Training(ThresholdSettings, SettingsByGroup):
             return self
         size = max(1, round(self.sampling_rate * records))
         return self.model_copy(update={"batch_size": size, "sampling_rate": None})
+
+    def steps_of_epoch(self, records: int) -> int | None:
+        """Return the number of steps of an epoch that a record is in one of; None where batches are Poisson samples.
+
+        Args:
+            records: Public number of training records.
+
+        Examples:
+            >>> Training().steps_of_epoch(1050), Training(sampling="balls-in-bins").steps_of_epoch(1050)
+            (None, 4)
+        """
+        return None if self.sampling == "poisson" else max(1, round(records / self.batch_size))
 
     def local_epoch(self, noise_multipliers: tuple[float, ...], weights: tuple[float, ...], sizes: tuple[int, ...],
                     bounds_fixed: bool) -> LocalTraining:
