@@ -22,9 +22,11 @@ library sets such scores to 0.
 
 The same numbers take most of the noise out of the second moments (`denoised`). A record has one feature of each column,
 c, and l in the constant one. So within a column S is diagonal, c^2 n_j. Between columns that had nothing to do with
-each other it would be c^2 n_i n_j / n. What S differs from that by is kept in the share in which differences are larger
-than noise, v / (v + s^2 / 2) for a variance of v beside the noise's: the best linear estimate where differences are
-alike (Efron and Morris 1973).
+each other it would be c^2 n_i n_j / n. What S differs from that by adds up to nothing over the bins of a column of
+which every record has one, so its mean there is noise, and taken off. It is kept in the share in which differences are
+larger than noise, v / (v + s^2 / 2) for a variance of v beside the noise's: the best linear estimate where differences
+are alike (Efron and Morris 1973). v is that of two columns alone where they stand out, and else that of all others: one
+share would shrink what hangs together most, as marriage and relationship do, by as much as noise.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ _STANDS_OUT = 3.0  # deviations of the noise of a number of records
 _NEARER = math.sqrt(2)  # the same: from there on the number is nearer the truth than 0 is, on average
 _MANY = 0.01  # of all records
 _EXACT = 1e-6  # least deviation that is counted with
+_DEPEND = 8.0  # deviations of a sum of squares from where on two columns are told to hang together
 
 
 class Records(NamedTuple):
@@ -166,6 +169,11 @@ def columns_of(features: Sequence[Feature]) -> Mapping[str, list[int]]:
     return places
 
 
+def _complete(encoding: Encoding) -> list[int]:
+    """Return the numbers of the columns of which every record has a feature."""
+    return [number for number, name in enumerate(columns_of(encoding.features)) if _is_complete(name, encoding)]
+
+
 def _is_complete(column: str, encoding: Encoding) -> bool:
     """Return whether every record has one of a column's features, as far as its kind tells."""
     own = [feature for feature in encoding.features if feature.column == column]
@@ -194,8 +202,24 @@ def _next(place: int, own: Sequence[int], features: Sequence[Feature], mean: Ten
     return row
 
 
-def denoised(pooled: Pooled, bins: Filled, encoding: Encoding) -> Tensor:
-    """Return S with most of its noise taken out, `[k, k]`.
+class Denoised(NamedTuple):
+    """S with most of its noise taken out.
+
+    Attributes:
+        second: S, `[k, k]`.
+        off: What it is still off by: S w, for any weights w, by a variance of w' `off` w on average, `[k, k]`.
+        means: Means of the features, `[k]`.
+        lost: Which share of what differs from independence is taken out, `[k, k]`.
+    """
+
+    second: Tensor
+    off: Tensor
+    means: Tensor
+    lost: Tensor
+
+
+def denoised(pooled: Pooled, bins: Filled, encoding: Encoding) -> Denoised:
+    """Return S with most of its noise taken out.
 
     Args:
         pooled: Moments of the k features that classifiers are fitted to.
@@ -208,21 +232,41 @@ def denoised(pooled: Pooled, bins: Filled, encoding: Encoding) -> Tensor:
     if bins.records is None or encoding.bounding is None:
         raise ValueError("features are not all bins or categories, of which records have one a column: take features = "
                          '"binned"')
-    value, last, width = pooled.last / encoding.bounding.constant, pooled.last, len(bins.kept)
+    value, last = pooled.last / encoding.bounding.constant, pooled.last
     column = _columns(bins, encoding)
     numbers, whole = _numbers(pooled, bins, encoding, column)
     sums = torch.cat([value * numbers, torch.tensor([last * whole], dtype=torch.float64)])
     alike = column[:, None] == column
     apart = torch.outer(sums, sums) / whole
     expected = torch.where(alike, torch.diag(torch.cat([value**2 * numbers, sums[-1:] * last])), apart)
-    between = ~alike
-    between[-1], between[:, -1] = False, False
-    if not bool(between.any()):
-        return expected
-    differences, noise = pooled.second - expected, pooled.noise_second**2 / 2
-    variance = max(float((differences[between]**2).mean()) - noise, 0.0)
-    kept = variance / (variance + noise) if noise else 1.0
-    return expected + torch.where(between, kept * differences, torch.zeros(width, width, dtype=torch.float64))
+    differences = (pooled.second - expected).masked_fill(alike, 0.0)
+    differences[-1] = differences[:, -1] = 0.0
+    blocks = torch.nn.functional.one_hot(column + 1).double()  # the constant one is a block of its own
+    sizes, told = blocks.sum(0), torch.zeros(blocks.shape[1], dtype=torch.float64)
+    told[[0, *(number + 1 for number in _complete(encoding) if number + 1 < len(told))]] = 1.0  # sums over their bins
+    centre = torch.eye(len(column), dtype=torch.float64) - (blocks * (told / sizes.clamp(min=1.0))) @ blocks.T
+    free, noise = (sizes - told).clamp(min=0.0), pooled.noise_second**2 / 2
+    differences = centre @ differences @ centre
+    kept = _kept(blocks.T @ differences.square() @ blocks, torch.outer(free, free).fill_diagonal_(0.0), noise)
+    off = blocks @ (noise * free @ kept) / len(column)
+    lost = 1 - blocks @ kept @ blocks.T
+    return Denoised(expected + (1 - lost) * differences, (centre * off) @ centre, sums / whole,
+                    lost.masked_fill(alike, 0.0) * (column >= 0) * (column >= 0)[:, None])
+
+
+def _kept(squares: Tensor, free: Tensor, noise: float) -> Tensor:
+    """Return which share is kept of what differs between any two columns: their own where they stand out of noise.
+
+    Args:
+        squares: Sums of squares of the differences, `[columns, columns]`.
+        free: How many differences are not told by others; 0 within a column.
+        noise: Variance of the noise on each.
+    """
+    apart = squares - free * noise
+    out = apart > _DEPEND * noise * (2 * free).sqrt()
+    of_rest = (apart[~out].sum() / free[~out].sum().clamp(min=1.0)).clamp(min=0.0)
+    variance = torch.where(out, apart / free.clamp(min=1.0), of_rest)
+    return variance / (variance + max(noise, _EXACT**2))
 
 
 def _columns(bins: Filled, encoding: Encoding) -> Tensor:
@@ -237,7 +281,7 @@ def _numbers(pooled: Pooled, bins: Filled, encoding: Encoding, column: Tensor) -
     """Return about how many records have each feature but the constant one, `[k - 1]`, and how many there are."""
     assert bins.records is not None
     numbers = bins.records.numbers[bins.kept[:-1]].clamp(min=0)
-    complete = [number for number, name in enumerate(columns_of(encoding.features)) if _is_complete(name, encoding)]
+    complete = _complete(encoding)
     sums = [numbers[column[:-1] == number].sum() for number in complete]
     whole = torch.stack([pooled.records, *sums]).mean().clamp(min=1.0)
     for number, total in zip(complete, sums, strict=True):

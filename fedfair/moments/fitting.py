@@ -1,7 +1,8 @@
 """A run's front: what follows from all that a run of moments released, once its last round is over.
 
-Classifiers are fitted to features that some record has, then given weights for all; columns with a direction are made
-to keep it. Beside them stand what noise does to them, and how training records would be decided without themselves.
+Classifiers are fitted to features that some record has, then given weights for all; logistic regression takes the
+weights that all releases tell together; columns with a direction are made to keep it. Beside them stand what noise does
+to them, and how training records would be decided without themselves.
 Nothing here reads a record or costs any privacy.
 """
 
@@ -12,16 +13,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import Tensor
 
 from fedfair.datasets.features.encoding import Encoding
 from fedfair.mechanisms.randomness import Source
-from fedfair.moments.filled_bins import Filled, denoised
+from fedfair.moments.filled_bins import Filled
 from fedfair.moments.front import Front, Point, front
 from fedfair.moments.heads import Constraint, Head, directions
 from fedfair.moments.leave_one_out import LeftOut, left_out
 from fedfair.moments.logistic import Course
 from fedfair.moments.monotone import directions_of, made_monotone
+from fedfair.moments.posterior import Posterior, posterior
 from fedfair.moments.refits import refits
 from fedfair.moments.release import Moments
 
@@ -56,11 +57,14 @@ class Fitting:
             monotone: Columns whose number the score of the favourable class, one of two, rises or falls with.
             draws: Where random numbers come from that say what noise does to the classifiers; None for not to say it.
         """
+        counted = self.bins.records
+        if trained is not None and counted is not None:
+            trained = trained._replace(weights=self._posterior.of_classes)
         fitted = front(self.released, wanted, self.constraint, self.favourable, trained)
-        weights, counted = self.bins.ending @ fitted.weights, self.bins.records
+        weights = self.bins.ending @ fitted.weights
         told = None if draws is None else refits(
-            self.released, self.course, self._denoised, fitted.points, fitted.weights, self.constraint, self.favourable,
-            self.bins, self.encoding, draws)
+            self.released, self.course, self._posterior, fitted.points, fitted.weights, self.constraint,
+            self.favourable, self.bins, self.encoding, draws)
         if monotone:
             assert self.favourable is not None
             numbers = counted.numbers if counted else torch.ones(weights.shape[1] - 1, dtype=torch.float64)
@@ -76,9 +80,9 @@ class Fitting:
         constrained = any(point.tau != 1 for point in made.points)
         across = directions(self.released, self.constraint, self.favourable) if constrained else None
         taus = [None if point.head == "constant" else point.tau for point in made.points]
-        return left_out(self.course, self._denoised, taus, made.weights, across, self.bins)
+        return left_out(self.course, self._posterior, taus, made.weights, across, self.bins)
 
     @cached_property
-    def _denoised(self) -> Tensor:
-        """S without most of its noise, `[k, k]`."""
-        return denoised(self.course.moments, self.bins, self.encoding)
+    def _posterior(self) -> Posterior:
+        """The weights of logistic regression that all releases tell, where features are counted."""
+        return posterior(self.course, self.released, self.bins, self.encoding)

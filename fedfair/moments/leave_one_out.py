@@ -1,20 +1,17 @@
 """Leave-one-out: how a classifier would decide each training record, had the record not been among them.
 
 A classifier decides the records that it was trained on better than others. Without record i the released sums would
-lack its phi phi', its phi in one column and its part of each gradient, and the noise would be the same. So the scores
-of record i without it are a function of the record and of what was released: a count of such decisions changes by one
-record in one cell, as any count does, and no part has to be held out for figures.
+lack its part, and the noise would be the same. So the score of record i without it is a function of the record and of
+what was released: a count of such decisions changes by one record in one cell, as any count does, and no part has to
+be held out for figures.
 
-The classifier is the logistic regression of `fedfair.moments.logistic`, with weights w on the difference of scores,
-
-    w_0 = 1.5 P^-1 R,      w_j = w_(j-1) - 2 / ((j + 1) h_j) P^-1 g_j
-
-Along the eigenvectors of S, P^-1 is diagonal, with f(l) = 1 / max(l, floor) of each eigenvalue l. A record with
-features a along them changes it by -a_i a_j f[l_i, l_j], divided differences of f (Daleckii and Krein 1965). Steps are
-followed one by one: the gradient at the weights without the record lacks the record's own part there, which is exact,
-and the part of all others differs by h_j S, for which S is taken without its noise (`fedfair.moments.filled_bins`), and
-h_j is of records whose gradients are not clipped. A constraint by tau is kept as it is. `tests/fedfair/moments` holds
-it against fits that are made anew.
+The classifier is the logistic regression of `fedfair.moments.posterior`, whose weights follow y - S b. Without record i
+a gradient at w lacks phi_i (p(z) - y_i), clipped, for the record's score z at w, and S lacks phi_i phi_i'. So y - S b
+lacks phi_i times the mean over gradients of a z + c + y_i - p(z), less s, the score without the record. That depends on
+s, which is found by halving an interval; z moves as s does. Where noise was taken out of S, S holds only a share of
+(phi_i - m)(phi_i - m)' between columns, for their means m, and lacks no more. M, by which b changes with y, counts that
+scales follow y; b also turns a little with S where y - S b is not 0. A constraint by tau is kept as it is.
+`tests/fedfair/moments` holds it against fits that are made anew.
 
 Approximate leave-one-out, without noise: Rad and Maleki 2020; Beirami et al. 2017.
 """
@@ -29,47 +26,52 @@ from torch import Tensor
 
 from fedfair.moments.filled_bins import Filled
 from fedfair.moments.heads import Spectrum
-from fedfair.moments.logistic import START, Course
+from fedfair.moments.logistic import Course
+from fedfair.moments.posterior import Posterior
 from fedfair.moments.sums import within_one
+
+_HALVINGS = 50
 
 
 class LeftOut(NamedTuple):
     """All that tells how records would be decided by classifiers that they did not train.
 
     Attributes:
-        values: Eigenvalues of S, as released, of the k features that classifiers are fitted to, `[k]`.
-        vectors: Their eigenvectors, `[k, k]`.
-        curvature: S without its noise, about, along them, `[k, k]`.
-        least: What smaller eigenvalues are raised to, `[1]`.
-        kept: Positions of the k features among all, `[k]`.
-        contrast: R, features of the one class less those of the other, along the eigenvectors, `[k]`.
-        path: Weights of the difference of scores before the first step and after each, along them, `[steps + 1, k]`.
-        slopes: h of each step, `[steps]`.
-        unclipped_slopes: By how much of S the gradient of each step changes with the weights, `[steps]`.
+        kept: Positions of the k features that classifiers are fitted to, among all d, `[k]`.
+        trained: Weights of the difference of scores, of all features, before any constraint, `[d]`.
+        pull: By how much weights of all features change with y, `[d, k]` (`Posterior.moved`).
+        turn: By how much weights of all features change with S, `[d, k]` (`Posterior.turn`).
+        rest: What that is to be multiplied by, `[k]`.
+        away: By how much the gradients' weights, each times its a and share, are other than b, `[k]`.
+        means: Means of the features that classifiers are fitted to, `[k]`.
+        lost: Which share of what differs from independence S lacks, `[k, k]`.
+        at: Weights that gradients were taken at, of all features, `[d, gradients]`.
+        lines: For each gradient g at w by how much y holds a S w + c t - g, and a and c, `[gradients, 3]`.
         clip: Clip norm of a record's gradient, `[1]`.
         weights: Weights of the difference of scores of each classifier, `[points, d]`.
-        lifted: Eigenvectors as weights of all features, `[d, k]`.
         spread: Directions of all features that a constraint takes weights away from, `[d, constraints]`.
-        across: Differences between groups that it makes smaller, along the eigenvectors, `[k, constraints]`.
-        shares: How much of a change in the regression's weights each classifier has, and of what the constraint takes
-            away of it, `[points, 2]`: 1 and 1 - tau, or 0 and 0 for one that decides alike for all.
+        across: Differences between groups that it makes smaller, times what weights change by, `[k, constraints]`.
+        turned: The same, times the turn.
+        left: How much of a change in the regression's weights each classifier has, and of what the constraint
+            takes away of it, `[points, 2]`: 1 and 1 - tau, or 0 and 0 for one that decides alike for all.
     """
 
-    values: Tensor
-    vectors: Tensor
-    curvature: Tensor
-    least: Tensor
     kept: Tensor
-    contrast: Tensor
-    path: Tensor
-    slopes: Tensor
-    unclipped_slopes: Tensor
+    trained: Tensor
+    pull: Tensor
+    turn: Tensor
+    rest: Tensor
+    away: Tensor
+    means: Tensor
+    lost: Tensor
+    at: Tensor
+    lines: Tensor
     clip: Tensor
     weights: Tensor
-    lifted: Tensor
     spread: Tensor
     across: Tensor
-    shares: Tensor
+    turned: Tensor
+    left: Tensor
 
     def of_points(self, chosen: Tensor) -> LeftOut:
         """Return the same for some of the classifiers.
@@ -77,7 +79,7 @@ class LeftOut(NamedTuple):
         Args:
             chosen: Their positions, or whether each is one of them, `[points]`.
         """
-        return self._replace(weights=self.weights[chosen], shares=self.shares[chosen])
+        return self._replace(weights=self.weights[chosen], left=self.left[chosen])
 
     def effects(self, features: Tensor, y: Tensor) -> Tensor:
         """Return what the records themselves add to the difference of their scores, and what of it tau can take away.
@@ -89,10 +91,17 @@ class LeftOut(NamedTuple):
         Returns:
             Both by record, `[n, 2]`: the same of all classifiers of a front.
         """
-        phi = within_one(features.double().cpu())
-        changed = self.path[-1] - self._without(phi[:, self.kept] @ self.vectors, y.double().cpu())
-        return torch.stack([((phi @ self.lifted) * changed).sum(1),
-                            ((phi @ self.spread) * (changed @ self.across)).sum(1)], 1)
+        phi, labels = within_one(features.double().cpu()), y.double().cpu()
+        own, pulled, turned = phi[:, self.kept], phi @ self.pull, phi @ self.turn
+        apart = own - self.means
+        hidden, told = (apart * ((apart * weights) @ self.lost) for weights in (self.away, self.rest))
+        turns = own * (own @ self.rest)[:, None] - told
+        beside = (turned * turns - pulled * hidden).sum(1)
+        most = self.clip / own.norm(dim=1).clamp(min=torch.finfo(own.dtype).tiny)
+        by_label = self._by_label(phi @ self.trained - beside, phi @ self.at, labels, (pulled * own).sum(1), most)
+        pulls = own * by_label[:, None] - hidden
+        taken = pulls @ self.across + turns @ self.turned
+        return torch.stack([(pulled * pulls + turned * turns).sum(1), ((phi @ self.spread) * taken).sum(1)], 1)
 
     def scores(self, features: Tensor, effects: Tensor) -> Tensor:
         """Return the score of class 1 less that of class 0, by classifiers that were trained without the record.
@@ -104,55 +113,51 @@ class LeftOut(NamedTuple):
         Returns:
             Scores, `[n, points]`.
         """
-        return features.double().cpu() @ self.weights.T - effects @ (self.shares * torch.tensor([1.0, -1.0])).T
+        return features.double().cpu() @ self.weights.T - effects @ (
+            self.left * torch.tensor([1.0, -1.0])).T
 
-    def _without(self, along: Tensor, y: Tensor) -> Tensor:
-        """Return the weights that training would have ended with, `[n, k]`, for records along the eigenvectors."""
-        spectrum = Spectrum(self.values, self.vectors, float(self.least))
-        inverse, divided = spectrum.inverted, spectrum.changes
+    def _by_label(self, score: Tensor, at: Tensor, y: Tensor, moved: Tensor, most: Tensor) -> Tensor:
+        """Return what the record adds to y along phi, less what it adds to S b, at the score without it, `[n]`."""
+        shares, steep, offset = self.lines.T
+        steps = torch.arange(len(shares)) > 0  # the first gradient is at 0 without the record too
 
-        def change(vector: Tensor) -> Tensor:
-            """Return by how much P^-1 times a vector, `[k]` or `[n, k]`, differs without the record."""
-            return -along * ((along * vector) @ divided)
+        def told(without: Tensor) -> Tensor:
+            """Return it at some scores."""
+            scores = at + steps * (without - score)[:, None]
+            wrong = (y[:, None] - torch.sigmoid(scores)).clamp(-most[:, None], most[:, None])
+            return torch.sub((steep * scores + offset + wrong) @ shares, without)
 
-        own = 2 * along * (2 * y - 1)[:, None]
-        rest = self.contrast - own
-        weights = START * (inverse * rest + change(rest))
-        most = self.clip / along.norm(dim=1).clamp(min=torch.finfo(along.dtype).tiny)
-        for step, (slope, unclipped) in enumerate(zip(self.slopes, self.unclipped_slopes, strict=True), start=1):
-            before, after = self.path[step - 1], self.path[step]
-            stride = 1 / ((step + 1) * slope)
-            gradient = (before - after) / (inverse * stride)
-            wrong = (torch.sigmoid((along * weights).sum(1)) - y).clamp(-most, most)
-            gradient = (gradient - 2 * along * wrong[:, None]
-                        + 2 * unclipped * (weights - before) @ self.curvature)
-            weights = weights - stride * (inverse * gradient + change(gradient))
-        return weights
+        reach = 2 * moved.abs() * (told(score).abs() + 2 * shares.sum())
+        low, high = score - reach, score + reach
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            above = middle + moved * told(middle) > score
+            low, high = torch.where(above, low, middle), torch.where(above, middle, high)
+        return told((low + high) / 2)
 
 
-def left_out(course: Course, second: Tensor, taus: Sequence[float | None], weights: Tensor, across: Tensor | None,
-             bins: Filled) -> LeftOut:
+def left_out(course: Course, posterior: Posterior, taus: Sequence[float | None], weights: Tensor,
+             across: Tensor | None, bins: Filled) -> LeftOut:
     """Return how records would be decided by classifiers of a front that they did not train.
 
     Args:
         course: The logistic regression that the front follows from.
-        second: S without most of its noise, `[k, k]` (`fedfair.moments.filled_bins`).
+        posterior: Its weights, as all releases tell them.
         taus: What each classifier leaves of the differences between groups; None for one that decides alike for all.
         weights: Their weights, `[points, d, 2]`.
         across: Differences between groups' mean features, `[k, constraints]` (`heads.directions`); None for none.
         bins: Which features are fitted to, and what the weights of the others are.
     """
-    spectrum, first = Spectrum.of(course.moments, course.floor), course.moments.first
-    vectors = spectrum.vectors
     if across is None:
-        across = torch.zeros(len(vectors), 1, dtype=torch.float64)
-    steps = (vectors * spectrum.inverted) @ vectors.T @ across
+        across = torch.zeros(len(bins.kept), 1, dtype=torch.float64)
+    spectrum = Spectrum.of(course.moments, course.floor)
+    steps = (spectrum.vectors * spectrum.inverted) @ spectrum.vectors.T @ across
     spread = bins.ending @ steps @ torch.linalg.pinv(across.T @ steps, hermitian=True)  # as in `heads.constrained`
-    shares = [(0.0, 0.0) if tau is None else (1.0, 1 - tau) for tau in taus]
-    return LeftOut(spectrum.values, vectors, vectors.T @ second @ vectors,
-                   torch.tensor([spectrum.least], dtype=torch.float64), bins.kept,
-                   2 * (first[:, 1] - first[:, 0]) @ vectors, course.path @ vectors,
-                   torch.tensor(course.slopes, dtype=torch.float64),
-                   torch.tensor(course.unclipped_slopes, dtype=torch.float64),
-                   torch.tensor([course.clip], dtype=torch.float64), weights[:, :, 1] - weights[:, :, 0],
-                   bins.ending @ vectors, spread, vectors.T @ across, torch.tensor(shares, dtype=torch.float64))
+    left = [(0.0, 0.0) if tau is None else (1.0, 1 - tau) for tau in taus]
+    told, exact = posterior.told, posterior.told.exact
+    away = told.lines[:, :2].prod(1) @ told.at - posterior.weights
+    return LeftOut(bins.kept, bins.ending @ posterior.weights, bins.ending @ posterior.moved,
+                   bins.ending @ posterior.turn, posterior.rest, away, exact.means, exact.lost,
+                   bins.lift @ told.at.T, told.lines,
+                   torch.tensor([course.clip], dtype=torch.float64), weights[:, :, 1] - weights[:, :, 0], spread,
+                   posterior.moved.T @ across, posterior.turn.T @ across, torch.tensor(left, dtype=torch.float64))

@@ -37,7 +37,6 @@ AUTO_STEPS = 3
 START = 1.5
 """Times the least squares fit, where the steps begin."""
 _FLATTEST = 1 / 8  # the least h
-_FAR, _PLACES = 6.0, 400  # deviations of scores, and places of a sum up to there
 _NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(9))
 
 
@@ -59,19 +58,9 @@ class Course(NamedTuple):
     clip: float = 1.0
 
     @property
-    def weights(self) -> Tensor:
-        """Weights after the last step, `[k, 2]`, which are opposite for the two classes."""
-        return _of_classes(self.path[-1])
-
-    @property
     def slopes(self) -> list[float]:
         """Mean of p (1 - p) before each step, h, `[steps]`."""
-        return [slope(_of_classes(before), self.moments) for before in self.path[:-1]]
-
-    @property
-    def unclipped_slopes(self) -> list[float]:
-        """By how much of S the gradient changes with the weights before each step, `[steps]`; see `unclipped_slope`."""
-        return [unclipped_slope(_of_classes(before), self.moments, self.clip) for before in self.path[:-1]]
+        return [slope(opposite(before), self.moments) for before in self.path[:-1]]
 
     @property
     def factors(self) -> list[float]:
@@ -79,8 +68,12 @@ class Course(NamedTuple):
         return [1 / ((number + 1) * h) for number, h in enumerate(self.slopes, start=1)]
 
 
-def _of_classes(difference: Tensor) -> Tensor:
-    """Return weights `[k, 2]` whose difference is `[k]`."""
+def opposite(difference: Tensor) -> Tensor:
+    """Return weights `[k, 2]` of two classes, whose difference is given.
+
+    Args:
+        difference: Weights of the difference of scores, `[k]`.
+    """
     return torch.stack([-difference / 2, difference / 2], 1)
 
 
@@ -151,26 +144,6 @@ def slope(weights: Tensor, moments: Pooled) -> float:
     mean, deviation = _scores(weights, moments)
     probability = torch.sigmoid(mean + deviation * _NODES)
     return max(float(_WEIGHTS @ (probability * (1 - probability)) / _WEIGHTS.sum()), _FLATTEST)
-
-
-def unclipped_slope(weights: Tensor, moments: Pooled, clip: float = 1.0) -> float:
-    """Return the mean of p (1 - p) over records of which the gradient is not clipped, as `slope` takes scores.
-
-    A record of the score z has label 1 with probability p, as the classifier says, and features of norm 1.
-
-    Args:
-        weights: Weights of a classifier, `[d, 2]`.
-        moments: Moments of all groups.
-        clip: Clip norm C.
-    """
-    if clip >= 1:
-        return slope(weights, moments)
-    mean, deviation = _scores(weights, moments)
-    places = torch.linspace(-_FAR, _FAR, _PLACES, dtype=torch.float64)
-    p = torch.sigmoid(mean + deviation * places)
-    kept = p * (1 - p < clip) + (1 - p) * (p < clip)
-    density = torch.exp(-places.square() / 2)
-    return float((density * p * (1 - p) * kept).sum() / density.sum())
 
 
 def _scores(weights: Tensor, moments: Pooled) -> tuple[Tensor, Tensor]:

@@ -1,19 +1,10 @@
-"""What noise does to the weights of logistic steps: how far they would be off, and what fits with fresh noise decide.
+"""What noise does to the weights of a logistic regression: how far they are off, and what fits with fresh noise decide.
 
-Along an eigenvector of the released S with eigenvalue l, raised to m where it is less than the floor, the steps of
-`fedfair.moments.logistic` move the weight of a class by -c_j (g_j + z_j) / m, where the gradient g_j changes by 2 h l
-for a change of the weight by 1, and z_j is noise. So the variance that noise adds follows from step to step,
-
-    v_0 = (1.5 / m)^2 Var(noise of V's contrast),     v_j = (1 - 2 h l c_j / m)^2 v_(j-1) + (c_j s / m)^2 / 2
-
-and noises of different eigenvectors are independent; l is that of S without most of its noise
-(`fedfair.moments.filled_bins`). For the direction that a tau below 1 takes off, S and the means of groups are drawn
-anew, the inverse of S to first order.
-
-The floor holds weights of rare bins near 0, which no noise shows. Of n records of a bin the steps leave about the share
-r = prod_j (1 - 2 h c_j l / max(l, floor)), l = n c^2, of what a weight was off at first. Weights of bins that are told
-well say how large weights are, t^2 on average; r^2 t^2 is added to a bin's variance. So intervals hold about as often
-as they say on average over bins, less often of a rare bin whose weight is unusually large.
+The weights are M y (`fedfair.moments.posterior`), and the noise on y is of one size, s: fresh noise moves them by M z.
+For the direction that a tau below 1 takes off, S and the means of groups are drawn anew, the inverse of S to first
+order. Weights are off by that, and since they are drawn to what is likely: (I - M S) b for weights b that are drawn
+from the scales that the releases tell, whose variance is added. So intervals hold about as often as they say on average
+over bins, less often of a rare bin whose weight is unusually large.
 
 How often a fit with fresh noise decides otherwise follows from how far noise moves scores: the root mean square over
 records is that of S, which knows how columns hang together, and people who are made up, each column by itself, say how
@@ -36,7 +27,8 @@ from fedfair.mechanisms.randomness import Source, normal, random_bits, uniform
 from fedfair.moments.filled_bins import Filled, Records, columns_of
 from fedfair.moments.front import LOGISTIC, Point, Refits
 from fedfair.moments.heads import Constraint, Head, Spectrum, constrained, directions
-from fedfair.moments.logistic import START, Course, unclipped_slope
+from fedfair.moments.logistic import Course
+from fedfair.moments.posterior import Posterior
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import CLASSES, unmixed, unsvec
 
@@ -46,14 +38,14 @@ _PEOPLE = 500  # made up, by whom it is known how unevenly noise moves scores
 _FAR, _PLACES = 8.0, 400  # where no score changes its sign, and places of the sum up to there
 
 
-def refits(moments: Moments, course: Course, second: Tensor, front: Sequence[Point], weights: Tensor,
+def refits(moments: Moments, course: Course, posterior: Posterior, front: Sequence[Point], weights: Tensor,
            constraint: Constraint, favourable: int | None, bins: Filled, encoding: Encoding, draws: Source) -> Refits:
     """Return what noise does to the classifiers of a front that logistic steps made.
 
     Args:
         moments: What was released, of the k features that are fitted to.
         course: The logistic regression.
-        second: S without most of its noise, `[k, k]` (`fedfair.moments.filled_bins`).
+        posterior: Its weights, as all releases tell them.
         front: Settings of the classifiers.
         weights: Their weights, of these features, `[points, k, 2]`.
         constraint: What tau makes equal.
@@ -62,11 +54,12 @@ def refits(moments: Moments, course: Course, second: Tensor, front: Sequence[Poi
         encoding: How columns became features: categories and bins.
         draws: Where random numbers come from.
     """
-    drawn = [*_with_fresh_noise(moments, course, second, front, constraint, favourable, draws)]
+    drawn = [*_with_fresh_noise(moments, course, posterior, front, constraint, favourable, draws)]
     made = torch.stack(drawn) - weights[..., 1]
     made[:, torch.tensor([point.head != LOGISTIC for point in front])] = 0.0  # the constant classifier
     lifted = made @ bins.ending.T
-    off = lifted.square().mean(0) + _held_back(course, bins, weights, lifted.square().mean(0))
+    held = ((bins.ending @ posterior.held) * bins.ending).sum(1) / 4  # of either class
+    off = lifted.square().mean(0) + held.clamp(min=0.0)
     assert bins.records is not None  # of categories and bins
     unknown = torch.cat([~bins.records.told, torch.zeros(1, dtype=torch.bool)])
     by_person = (_people(bins.records, encoding, draws) @ lifted.flatten(0, 1).T).view(-1, DRAWS, len(front)).std(1)
@@ -74,7 +67,7 @@ def refits(moments: Moments, course: Course, second: Tensor, front: Sequence[Poi
     means = torch.zeros(len(moments.first), len(unknown), dtype=torch.float64)
     means[:, bins.kept] = moments.group_means()
     return Refits(off.sqrt().masked_fill(unknown, math.nan), lifted,
-                  _changed(moments, weights, 2 * _TWO * uneven * _moved(moments, second, made)),
+                  _changed(moments, weights, 2 * _TWO * uneven * _moved(moments, posterior.told.exact.second, made)),
                   means, moments.noise_of_group_means())
 
 
@@ -103,17 +96,17 @@ def _people(records: Records, encoding: Encoding, draws: Source) -> Tensor:
     return made * (last / encoding.bounding.constant)
 
 
-def _with_fresh_noise(moments: Moments, course: Course, second: Tensor, front: Sequence[Point],
+def _with_fresh_noise(moments: Moments, course: Course, posterior: Posterior, front: Sequence[Point],
                       constraint: Constraint, favourable: int | None, draws: Source) -> Iterator[Tensor]:
     """Yield the weights of the second class of each classifier, `[points, k]`, with fresh noise."""
     spectrum, width = Spectrum.of(course.moments, course.floor), course.path.shape[1]
-    deviations, vectors = _variances(moments, course, spectrum, second).sqrt(), spectrum.vectors
+    vectors, off = spectrum.vectors, posterior.told.noise / 2  # of either class
     inverse, changes = torch.diag(spectrum.inverted), spectrum.changes
     groups, constrains = len(moments.first), any(point.tau != 1 for point in front)
     taus = torch.tensor([point.tau for point in front], dtype=torch.float64)[:, None]
-    turned = vectors.T @ course.weights  # all of it is along the eigenvectors
+    turned = vectors.T @ posterior.of_classes  # all of it is along the eigenvectors
     for _ in range(DRAWS):
-        moved = deviations * normal(draws, width, torch.float64)
+        moved = vectors.T @ posterior.moved @ (off * normal(draws, width, torch.float64))
         head = Head(turned + torch.stack([-moved, moved], 1), inverse)
         alike = head.weights
         if constrains:
@@ -123,31 +116,6 @@ def _with_fresh_noise(moments: Moments, course: Course, second: Tensor, front: S
             of_second = unsvec(moments.noise * normal(draws, width * (width + 1) // 2, torch.float64)[None])[0]
             alike = constrained(head._replace(inverse=inverse + changes * of_second), across, 0.0)
         yield (taus * head.weights[:, 1] + (1 - taus) * alike[:, 1]) @ vectors.T  # which tau is linear in
-
-
-def _variances(moments: Moments, course: Course, spectrum: Spectrum, second: Tensor) -> Tensor:
-    """Return the variance that noise adds to the weight of a class along each eigenvector of S, `[k]`."""
-    inverted, h = spectrum.inverted, unclipped_slope(course.weights, course.moments, course.clip)
-    curved = ((spectrum.vectors.T @ second) * spectrum.vectors.T).sum(1).clamp(min=0.0)
-    variances = (START * inverted * moments.noise_of_contrast) ** 2
-    for factor, noise in zip(course.factors, course.noises, strict=True):
-        moved = factor * inverted
-        variances = (1 - 2 * h * moved * curved) ** 2 * variances + (moved * noise) ** 2 / 2
-    return variances
-
-
-def _held_back(course: Course, bins: Filled, weights: Tensor, spread: Tensor) -> Tensor:
-    """Return what is added to the variance of each weight since rare bins are held near 0, `[points, d]`."""
-    assert bins.records is not None
-    numbers, h = bins.records.numbers.clamp(min=0.0), unclipped_slope(course.weights, course.moments, course.clip)
-    size, left = numbers * course.moments.last**2, torch.ones_like(numbers)
-    share = size / size.clamp(min=Spectrum.of(course.moments, course.floor).least)
-    for factor in course.factors:
-        left = left * (1 - 2 * h * factor * share)
-    own = (bins.ending @ weights)[:, :-1, 1].square() - spread[:, :-1]
-    by_records = numbers * (1 - left) * bins.records.filled
-    usual = ((own * by_records).sum(1) / by_records.sum().clamp(min=1.0)).clamp(min=0.0)
-    return torch.cat([usual[:, None] * left.square(), torch.zeros_like(spread[:, :1])], 1)
 
 
 def _changed(moments: Moments, weights: Tensor, moved: Tensor) -> Tensor:

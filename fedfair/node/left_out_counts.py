@@ -89,7 +89,7 @@ def _scored(node: Node, request: Request) -> Iterator[_Scored]:
 
 def _effects(node: Node, left: LeftOut, data: GroupedDataset) -> Tensor:
     """Return what the records add to their scores, `[n, 2]`, computed once for the front and for the model."""
-    trained = (left.path, left.curvature)
+    trained = (left.trained, left.pull)
     if node.left_out is None or not all(map(torch.equal, node.left_out[0], trained)):
         parts = [left.effects(data.features(rows), data.y[rows]) for rows in data.portions(torch.arange(len(data)))]
         node.left_out = trained, torch.cat(parts) if parts else torch.zeros(0, 2, dtype=torch.float64)

@@ -210,7 +210,7 @@ def predict(
                                                   "decided for, in place of 0.5; the page says what some do to each "
                                                   "group.")] = None,
     stability: Annotated[bool, typer.Option("--stability", help="Add how probable it is that the decision would be the "
-                                            "same, had the noise of privacy been drawn anew.")] = False,
+                                            "same, had the training's noise been drawn anew.")] = False,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default the rows are printed.")] = None,
 ) -> None:
     """Add the predicted class and the probability of each class to every row of a file.

@@ -227,8 +227,9 @@ class Story:
         """The same in a sentence, which names the groups of which something can be told."""
         named = [f"{100 * self.changed[group]:.1f} of {group}" for group in self.groups
                  if self.figure("accuracy", group).told]
-        return (f"If the noise of privacy had been drawn anew, about {100 * self.changed[ALL]:.1f} of 100 decisions "
-                f"would be other{': ' if named else ''}{', '.join(named)}.")
+        return ("If the noise of the training had been drawn anew, with bins of numbers as they are, about "
+                f"{100 * self.changed[ALL]:.1f} of 100 decisions would be other{': ' if named else ''}"
+                f"{', '.join(named)}. Bins that are learned anew, too, can change more.")
 
     @property
     def directions(self) -> str:

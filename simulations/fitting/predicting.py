@@ -1,7 +1,7 @@
 """New rows for `fedfair predict`: how their files are read, how sure a decision is, and another by one's own cut-off.
 
 A file is read as that of the training was, where it does not say itself how it is written. A decision is sure as far
-as it would stay the same, were the noise of privacy drawn anew.
+as it would stay the same, were the noise of the training drawn anew.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedfair.datasets.features.encoding import OTHER, Bounding, Encoding, Feature
 from fedfair.mechanisms.randomness import generator
-from fedfair.moments.filled_bins import Records, columns_of, filled, numbers_of_records
+from fedfair.moments.filled_bins import Records, columns_of, denoised, filled, numbers_of_records
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import mixed, moment_sums, unmixed, unsvec
 from tests.for_each import for_each
@@ -119,3 +119,31 @@ def test_classifiers_are_fitted_to_what_pages_count_records_of(seed: int) -> Non
     for places in columns_of(ENCODING.features).values():
         kept = {*bins.kept.tolist()} & {*places}
         assert kept == {*counted} & {*places} or (len(kept) == 1 and not {*counted} & {*places})
+
+
+def test_what_differs_between_columns_is_kept_as_far_as_it_stands_out() -> None:
+    """Of six columns two hang together. What is said to be still off is what is off, for weights of any kind."""
+    levels, columns, draws, ratios = 8, 6, generator(0, "columns"), []
+    features = tuple(Feature(f"c{column}", str(level)) for column in range(columns) for level in range(levels))
+    encoding = Encoding(features, bounding=Bounding(math.sqrt(columns), 1.0))
+    codes = torch.randint(levels, (20_000, columns), generator=draws)
+    codes[:, 1] = torch.where(torch.rand(20_000, generator=draws) < 0.5, codes[:, 0], codes[:, 1])
+    x = Bounding(math.sqrt(columns), 1.0).of(torch.nn.functional.one_hot(codes, levels).flatten(1).double())
+    sums = moment_sums(x, codes[:, 0] % 2, codes[:, 1] % 2, 2, 2, by_group=False)
+    weights = torch.randn(levels * columns + 1, 200, generator=draws, dtype=torch.float64)
+    for noise in [0.0] + [8.0] * 8:
+        second, first = (each + noise * torch.randn(each.shape, generator=draws, dtype=torch.float64)
+                         for each in (sums["second"], mixed(sums["first"])))
+        moments = Moments(unsvec(second), unmixed(first), noise, Bounding(math.sqrt(columns), 1.0).last, mixing=True)
+        bins = filled(moments, encoding)
+        assert len(bins.kept) == levels * columns + 1
+        found, away = denoised(moments.pooled(), bins, encoding), moments.pooled().second - x.T @ x
+        left = (found.second - x.T @ x) @ weights
+        if not noise:
+            assert left.abs().max() < 1e-6
+            continue
+        assert left.square().mean() < 0.2 * (away @ weights).square().mean()
+        assert float(found.lost[:levels, levels:2 * levels].max()) < 0.2
+        assert float(found.lost[:2 * levels, 2 * levels:-1].min()) > 0.8
+        ratios.append(float(left.square().mean() / ((found.off @ weights) * weights).sum(0).mean()))
+    assert 0.5 < sum(ratios) / len(ratios) < 2, ratios

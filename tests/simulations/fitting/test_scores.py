@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -72,21 +73,30 @@ def test_the_page_has_pictures_before_tables_and_says_whose_it_is(folder: Path) 
         assert said in (folder / "card.md").read_text(), said
 
 
-def test_decisions_on_new_rows_are_as_stable_as_is_said(folder: Path, tmp_path: Path) -> None:
+def test_decisions_on_new_rows_are_as_stable_as_is_said(tmp_path: Path) -> None:
+    """With the same bins, which are public here: the noise of the training is what differs."""
+    (tmp_path / "public.toml").write_text('source = "a study"\n[ranges]\nage = [18, 80]\nhours = [20, 60]\n'
+                                          'postcode = [10000, 99999]\n[categories]\nsex = ["f", "m", "other"]\n'
+                                          'school = ["primary", "secondary", "college", "university", "other"]\n')
     rows = people(3000, seed=9).drop(columns="hired")
     rows.to_csv(tmp_path / "new.csv", index=False)
-    done = CliRunner().invoke(app, ["predict", str(folder), str(tmp_path / "new.csv"), "--stability", "--out",
-                                    str(tmp_path / "said.csv")])
-    assert done.exit_code == 0, done.output
-    said = pd.read_csv(tmp_path / "said.csv")
-    save(fit(Wanted(file(tmp_path, 20_000), "hired", "sex", 1.001, settings=SEEDED)), tmp_path / "again")  # other noise
-    assert CliRunner().invoke(app, ["predict", str(tmp_path / "again"), str(tmp_path / "new.csv"), "--out",
-                                    str(tmp_path / "other.csv")]).exit_code == 0
-    other = pd.read_csv(tmp_path / "other.csv")
+    wanted = Wanted(file(tmp_path, 20_000), "hired", "sex", settings={
+        **SEEDED, "schema_file": str(tmp_path / "public.toml")})
+    said, other = (_decided(replace(wanted, epsilon=epsilon), tmp_path / name)
+                   for name, epsilon in (("said", 1.0), ("again", 1.001)))  # other noise
     alike = said["predicted"] == other["predicted"]
     assert said["stability"].between(0.5, 1).all()
-    assert 0.2 * (1 - said["stability"]).sum() < (~alike).sum() < 3 * (1 - said["stability"]).sum()
+    assert 0.3 * (1 - said["stability"]).sum() < (~alike).sum() < 2.5 * (1 - said["stability"]).sum()
     assert said.loc[~alike, "stability"].mean() < said.loc[alike, "stability"].mean() - 0.1
+
+
+def _decided(wanted: Wanted, folder: Path) -> pd.DataFrame:
+    """Fit, and return decisions on new rows with how stable they are."""
+    save(fit(wanted), folder)
+    done = CliRunner().invoke(app, ["predict", str(folder), str(folder.parent / "new.csv"), "--stability", "--out",
+                                    f"{folder}.csv"])
+    assert done.exit_code == 0, done.output
+    return pd.read_csv(f"{folder}.csv")
 
 
 def test_a_model_of_which_nothing_is_known_is_said_to_be_so(folder: Path, tmp_path: Path) -> None:
