@@ -72,7 +72,8 @@ def _accuracies(made: Fitted, kept: pd.DataFrame, label: str) -> tuple[float, fl
     """Return the accuracy of a fit, and that of logistic regression on its features, on rows that were kept from it."""
     train, model = made.result.data.train, TrainedClassifier.of(made.result)
     x = model.prepared(kept.drop(columns=label))
-    y = kept[label].astype(str).map({name: number for number, name in enumerate(train.labels)}).to_numpy()
+    names = kept[label].map(lambda value: f"{value:g}" if isinstance(value, float) else str(value))  # 1.0 is class 1
+    y = names.map({name: number for number, name in enumerate(train.labels)}).to_numpy()
     exact = LogisticRegression(max_iter=300, C=100).fit(train.x.numpy(), train.y.numpy())
     return float((model.predict(x) == y).mean()), float(exact.score(x, y))
 
