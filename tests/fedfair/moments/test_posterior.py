@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
+from statistics import NormalDist
 
 import pytest
 import torch
@@ -84,6 +86,13 @@ def test_a_line_and_what_bends_have_mean_nothing_and_variance_one() -> None:
     for root in _of_numbers(shares):
         assert torch.allclose(shares @ root, torch.zeros(root.shape[1], dtype=torch.float64), atol=1e-7)
         assert float(shares @ root.square().sum(1)) == pytest.approx(1.0)
+
+
+def test_a_line_rises_with_the_normal_scores_of_the_bins() -> None:
+    line = _of_numbers(torch.tensor([0.1, 0.3, 0.4, 0.2], dtype=torch.float64))[0][:, 0]
+    scores = [NormalDist().inv_cdf(place) for place in (0.05, 0.25, 0.6, 0.9)]
+    assert (line.diff() / line.diff()[0]).tolist() == pytest.approx(
+        [(high - low) / (scores[1] - scores[0]) for low, high in pairwise(scores)])
 
 
 def trained(effect: Tensor, noise: float, seed: int, clip: float = 1.0) -> tuple[Course, Posterior, Tensor]:
