@@ -169,6 +169,19 @@ def columns_of(features: Sequence[Feature]) -> Mapping[str, list[int]]:
     return places
 
 
+def numbers_of_columns(bins: Filled, encoding: Encoding) -> Tensor:
+    """Return the number of the column of each feature that classifiers are fitted to, `[k]`; -1 for the constant one.
+
+    Args:
+        bins: Which features these are.
+        encoding: How columns became all features: categories and bins.
+    """
+    every = torch.full((len(encoding.features) + 1,), -1)
+    for number, places in enumerate(columns_of(encoding.features).values()):
+        every[places] = number
+    return every[bins.kept]
+
+
 def _complete(encoding: Encoding) -> list[int]:
     """Return the numbers of the columns of which every record has a feature."""
     return [number for number, name in enumerate(columns_of(encoding.features)) if _is_complete(name, encoding)]
@@ -233,7 +246,7 @@ def denoised(pooled: Pooled, bins: Filled, encoding: Encoding) -> Denoised:
         raise ValueError("features are not all bins or categories, of which records have one a column: take features = "
                          '"binned"')
     value, last = pooled.last / encoding.bounding.constant, pooled.last
-    column = _columns(bins, encoding)
+    column = numbers_of_columns(bins, encoding)
     numbers, whole = _numbers(pooled, bins, encoding, column)
     sums = torch.cat([value * numbers, torch.tensor([last * whole], dtype=torch.float64)])
     alike = column[:, None] == column
@@ -267,14 +280,6 @@ def _kept(squares: Tensor, free: Tensor, noise: float) -> Tensor:
     of_rest = (apart[~out].sum() / free[~out].sum().clamp(min=1.0)).clamp(min=0.0)
     variance = torch.where(out, apart / free.clamp(min=1.0), of_rest)
     return variance / (variance + max(noise, _EXACT**2))
-
-
-def _columns(bins: Filled, encoding: Encoding) -> Tensor:
-    """Return the number of the column of each feature, `[k]`; that of the constant one is its own."""
-    every = torch.full((len(encoding.features) + 1,), -1)
-    for number, places in enumerate(columns_of(encoding.features).values()):
-        every[places] = number
-    return every[bins.kept]
 
 
 def _numbers(pooled: Pooled, bins: Filled, encoding: Encoding, column: Tensor) -> tuple[Tensor, float]:

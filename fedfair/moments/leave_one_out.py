@@ -155,8 +155,8 @@ def left_out(course: Course, posterior: Posterior, taus: Sequence[float | None],
     spread = bins.ending @ steps @ torch.linalg.pinv(across.T @ steps, hermitian=True)  # as in `heads.constrained`
     left = [(0.0, 0.0) if tau is None else (1.0, 1 - tau) for tau in taus]
     told, exact = posterior.told, posterior.told.exact
-    away = told.lines[:, :2].prod(1) @ told.at - posterior.weights
-    return LeftOut(bins.kept, bins.ending @ posterior.weights, bins.ending @ posterior.moved,
+    away = told.lines[:, :2].prod(1) @ told.at - posterior.mean
+    return LeftOut(bins.kept, bins.ending @ posterior.mean, bins.ending @ posterior.moved,
                    bins.ending @ posterior.turn, posterior.rest, away, exact.means, exact.lost,
                    bins.lift @ told.at.T, told.lines,
                    torch.tensor([course.clip], dtype=torch.float64), weights[:, :, 1] - weights[:, :, 0], spread,

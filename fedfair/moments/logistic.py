@@ -30,6 +30,7 @@ from torch import Tensor
 
 from fedfair.moments.heads import Head, least_squares
 from fedfair.moments.release import Pooled
+from fedfair.moments.scores import Scores
 
 AUTO_STEPS = 3
 """Steps that "auto" takes where there are two classes."""
@@ -141,15 +142,6 @@ def slope(weights: Tensor, moments: Pooled) -> float:
         weights: Weights of a classifier, `[d, 2]`.
         moments: Moments of all groups.
     """
-    mean, deviation = _scores(weights, moments)
+    mean, deviation = Scores.of(weights[:, 1] - weights[:, 0], moments.second, moments.last)
     probability = torch.sigmoid(mean + deviation * _NODES)
     return max(float(_WEIGHTS @ (probability * (1 - probability)) / _WEIGHTS.sum()), _FLATTEST)
-
-
-def _scores(weights: Tensor, moments: Pooled) -> tuple[Tensor, Tensor]:
-    """Return mean and deviation of the difference of scores over records, as the moments tell them."""
-    score = weights[:, 1] - weights[:, 0]
-    records = moments.records.clamp(min=1.0)
-    mean = moments.second[-1] @ score / moments.last / records
-    variance = (score @ moments.second @ score / records - mean**2).clamp(min=0.0)
-    return mean, variance.sqrt()

@@ -1,49 +1,37 @@
 """The weights that all releases of a logistic regression tell together, where weights of a column are thought alike.
 
 The steps of `fedfair.moments.logistic` end with the noise of their last gradients. But every release tells of the same
-weights b. Where labels follow b and scores are about normal, the gradient at any weights w is by Stein's lemma
-
-    g = sum_i phi_i (p_i - y_i) = a S w - h S b + c t + noise
-
-with a the mean of p (1 - p) at w, h that at b, t the sum of all features, and c the mean of p - y less what the means
-of scores add to the others (Stein 1981; Brillinger 1982). At w = 0, -g is half the contrast of the two classes' sums.
-Where gradients of records are clipped, a counts those that are not, and h each by what is left of its errors; b is
-still that of unclipped logistic regression. S is taken from `fedfair.moments.filled_bins`, and what it is off adds to
-the noise. Scores are not quite normal: a share of what lies between w and b, S (a w - h b), is taken for noise too, as
-large as makes the releases differ by no more than they should, and never less than .03. By inverse variances they tell
-y = S b + noise of one size, beside what drawing the records adds, of covariance S / h.
+weights b, and together they tell y = S b + noise of one size (`fedfair.moments.told`), beside what drawing the records
+adds, of covariance S / h.
 
 Weights of a number's bins follow a line and bend away from it step by step, as Brownian motion along the normal scores
 of bins; those of categories are independent. How far, by column, is told by the releases too: scales under which they
 are likeliest, by expectation and maximisation, each column's a little drawn to those of its kind ("empirical Bayes":
-Morris 1983). The mean of b given y is what is taken. A column of which noise tells nothing ends near a constant, one
-that acts in a line near a line, one with a jump keeps it. It is all computed from what was released, so it costs
-nothing.
+Morris 1983). The mean of b given y is what is taken, with the constant that scores have which are not normal
+(`fedfair.moments.scores`). A column of which noise tells nothing ends near a constant, one that acts in a line near a
+line, one with a jump keeps it. It is all computed from what was released, so it costs nothing.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedfair.datasets.features.encoding import Encoding
-from fedfair.moments.filled_bins import Denoised, Filled, columns_of, denoised
-from fedfair.moments.heads import Spectrum
+from fedfair.moments.filled_bins import Filled, columns_of, denoised, numbers_of_columns
 from fedfair.moments.logistic import Course, opposite
 from fedfair.moments.release import Moments
+from fedfair.moments.scores import constant_missed
+from fedfair.moments.told import Axes, Told, told_by
 
 _LEAST = 3  # bins of a number that can bend
 _DRAWN = 4.0  # weights of its kind's mean scale that a column counts beside its own
 _FREE = 1e6  # the constant's variance, in those of the others
 _TURNS, _SETTLED = 40, 0.02  # of scales, and the largest change that ends them
-_FAR, _PLACES = 6.0, 400  # deviations of scores, and places of a sum up to there
-_HALVINGS = 30
-_CURVED = 0.03  # least share of what lies between a gradient's weights and b that is noise
-_FLATTEST, _EXACT = 1e-3, 1e-6  # least slope and deviation that are counted with
+_EXACT = 1e-6  # least deviation and eigenvalue that are counted with
 
 
 class Part(NamedTuple):
@@ -56,42 +44,6 @@ class Part(NamedTuple):
 
     kind: str
     root: Tensor
-
-
-class _Gradient(NamedTuple):
-    """A released gradient.
-
-    Attributes:
-        at: Weights of the difference of scores that it was taken at, `[k]`.
-        value: Noisy sum over records of phi (p - y), clipped, `[k]`.
-        noise: Standard deviation of the noise on each number of it.
-        clip: Clip norm of a record's gradient.
-    """
-
-    at: Tensor
-    value: Tensor
-    noise: float
-    clip: float
-
-
-class Told(NamedTuple):
-    """What the releases tell of the weights b of a difference of scores: y = S b + noise.
-
-    Attributes:
-        exact: S, without most of its noise and without negative eigenvalues.
-        sums: y, `[k]`.
-        noise: Standard deviation of the noise on each number of it.
-        slope: The mean of p (1 - p), h.
-        at: Weights that the gradients were taken at, `[gradients, k]`; the first, the contrast, at 0.
-        lines: For each gradient g at w by how much y holds a S w + c t - g, and a and c, `[gradients, 3]`.
-    """
-
-    exact: Denoised
-    sums: Tensor
-    noise: float
-    slope: float
-    at: Tensor
-    lines: Tensor
 
 
 class Posterior(NamedTuple):
@@ -107,6 +59,7 @@ class Posterior(NamedTuple):
         held: Covariance of what weights are off those without noise since they are drawn more to what is likely,
             `[k, k]`.
         scales: Variances of the parts that weights are made of, `[parts]`.
+        constant: What is added to the constant one's weight, since scores are not normal (`scores.constant_missed`).
     """
 
     told: Told
@@ -116,11 +69,19 @@ class Posterior(NamedTuple):
     rest: Tensor
     held: Tensor
     scales: Tensor
+    constant: float = 0.0
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean of b given y, `[k]`."""
+        return self.pull @ self.told.sums
 
     @property
     def weights(self) -> Tensor:
-        """Weights of the difference of scores, `[k]`."""
-        return self.pull @ self.told.sums
+        """Weights of the difference of scores that are taken, `[k]`."""
+        weights = self.mean
+        weights[-1] += self.constant
+        return weights
 
     @property
     def of_classes(self) -> Tensor:
@@ -137,14 +98,16 @@ def posterior(course: Course, moments: Moments, bins: Filled, encoding: Encoding
         bins: Which features these are, and about how many records have each.
         encoding: How columns became all features: categories and bins.
     """
-    exact = denoised(course.moments, bins, encoding)
-    values, vectors = torch.linalg.eigh(exact.second)
-    exact = exact._replace(second=(vectors * values.clamp(min=0.0)) @ vectors.T)
+    noisy = denoised(course.moments, bins, encoding)
+    axes = Axes.of(noisy.second)
+    exact = noisy._replace(second=(axes.vectors * axes.values) @ axes.vectors.T)
     prior, weights = parts(bins, encoding), course.path[-1]
     first = torch.full((len(prior),), max(float(weights.square().mean()), _EXACT), dtype=torch.float64)
     first[-1] *= _FREE
-    rough = drawn_together(_told(course, moments, exact, weights), prior, first)
-    return drawn_together(_told(course, moments, exact, rough.weights), prior, rough.scales)
+    rough = drawn_together(told_by(course, moments, exact, axes, weights), prior, first)
+    found = drawn_together(told_by(course, moments, exact, axes, rough.mean), prior, rough.scales)
+    missed = constant_missed(found.mean, exact.second, moments.last, numbers_of_columns(bins, encoding))
+    return found._replace(constant=missed / moments.last)
 
 
 def parts(bins: Filled, encoding: Encoding) -> list[Part]:
@@ -197,86 +160,6 @@ def _placed(root: Tensor, rows: Sequence[int], width: int) -> Tensor:
     return made
 
 
-def _told(course: Course, moments: Moments, exact: Denoised, weights: Tensor) -> Told:
-    """Return what the releases tell, with slopes at some weights of the difference of scores, `[k]`."""
-    second, last, gradients = exact.second, moments.last, [*_gradients(course, moments)]
-    at, values = torch.stack([one.at for one in gradients]), torch.stack([one.value for one in gradients])
-    noises = torch.tensor([one.noise for one in gradients], dtype=torch.float64).clamp(min=_EXACT)
-    steep, flat, offset = torch.tensor([_slopes(one, weights, second, last) for one in gradients],
-                                       dtype=torch.float64).T
-    seen = steep[:, None] * at @ second + torch.outer(offset, second[-1] / last) - values
-    way = steep[:, None] * at - flat[:, None] * weights
-    shares, noise = _Observed(seen, flat, noises**2 + ((way @ exact.off) * way).sum(1),
-                              (way @ second).square().mean(1)).agreed()
-    return Told(exact, shares @ seen, noise, float(flat[0]), at, torch.stack([shares, steep, offset], 1))
-
-
-class _Observed(NamedTuple):
-    """What each gradient tells: `seen` = `slopes` S b + noise, and `reaches`, how much of it is not about b itself.
-
-    Attributes:
-        seen: What is told, `[gradients, k]`.
-        slopes: What of S b it is, `[gradients]`.
-        variances: Variance of its noise, `[gradients]`.
-        reaches: Mean square of what lies between the weights of the gradient and b, `[gradients]`.
-    """
-
-    seen: Tensor
-    slopes: Tensor
-    variances: Tensor
-    reaches: Tensor
-
-    def agreed(self) -> tuple[Tensor, float]:
-        """Return how much of S b each tells, `[gradients]`, and the deviation of the noise of all together."""
-        low, high = _CURVED, 1.0
-        for _ in range(_HALVINGS if self._apart(low) > 1 else 0):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._apart(middle) > 1 else (low, middle)
-        shares, precision = self._shares(low)
-        return shares, float(precision.rsqrt())
-
-    def _shares(self, curved: float) -> tuple[Tensor, Tensor]:
-        """Return shares and the precision of all, where a part of every reach is wrong since scores are not normal."""
-        told = self.slopes / (self.variances + curved**2 * self.reaches)
-        precision = (told * self.slopes).sum()
-        return told / precision, precision
-
-    def _apart(self, curved: float) -> float:
-        """Return by how much the gradients differ, in what they should differ by."""
-        away = self.seen - self.slopes[:, None] * (self._shares(curved)[0] @ self.seen)
-        sizes = away.square().mean(1) / (self.variances + curved**2 * self.reaches)
-        return float(sizes.sum()) / max(len(sizes) - 1, 1)
-
-
-def _gradients(course: Course, moments: Moments) -> Iterator[_Gradient]:
-    """Yield the gradient at weights of 0, which the contrast of classes is, and that of each step."""
-    contrast = course.moments.first[:, 1] - course.moments.first[:, 0]
-    yield _Gradient(torch.zeros_like(contrast), -contrast / 2, moments.noise_of_contrast / 2, 1.0)
-    spectrum = Spectrum.of(course.moments, course.floor)
-    raised = (spectrum.vectors / spectrum.inverted) @ spectrum.vectors.T
-    for before, after, factor, noise in zip(course.path, course.path[1:], course.factors, course.noises, strict=False):
-        yield _Gradient(before, raised @ (before - after) / (2 * factor), noise / math.sqrt(2), course.clip)
-
-
-def _slopes(gradient: _Gradient, weights: Tensor, second: Tensor, last: float) -> tuple[float, float, float]:
-    """Return a, h and c of a gradient, where labels follow some weights and scores are normal, as S tells them."""
-    (mean_at, deviation_at), (mean, deviation) = (_scores(each, second, last) for each in (gradient.at, weights))
-    places = torch.linspace(-_FAR, _FAR, _PLACES, dtype=torch.float64)
-    density = torch.softmax(-places.square() / 2, 0)
-    p, label = torch.sigmoid(mean_at + deviation_at * places), torch.sigmoid(mean + deviation * places)
-    high, low = p.clamp(max=gradient.clip), (1 - p).clamp(max=gradient.clip)  # what is left of p - y for a 0 and a 1
-    steep = float(density @ (p * (1 - p) * ((1 - label) * (p < gradient.clip) + label * (1 - p < gradient.clip))))
-    slope = max(float(density @ (label * (1 - label) * (high + low))), _FLATTEST)
-    return steep, slope, float(density @ ((1 - label) * high - label * low)) - steep * mean_at + slope * mean
-
-
-def _scores(weights: Tensor, second: Tensor, last: float) -> tuple[float, float]:
-    """Return mean and standard deviation of scores of weights `[k]` over records, as S tells them."""
-    records = (second[-1, -1] / last**2).clamp(min=1.0)
-    mean = weights @ second[-1] / last / records
-    return float(mean), float((weights @ second @ weights / records - mean.square()).clamp(min=0.0).sqrt())
-
-
 def drawn_together(told: Told, prior: Sequence[Part], first: Tensor) -> Posterior:
     """Return the mean of weights given what is told, with the scales under which it is likeliest.
 
@@ -286,8 +169,8 @@ def drawn_together(told: Told, prior: Sequence[Part], first: Tensor) -> Posterio
         first: The variances that scales begin with, `[parts]`; that of the constant stays.
     """
     roots, owner, by_kind = torch.cat([part.root for part in prior], 1), _owners(prior), _by_kind(prior)
-    values, vectors = torch.linalg.eigh(told.exact.second)
-    values, along, sums = values.clamp(min=0.0), vectors.T @ roots, vectors.T @ told.sums
+    values, vectors = told.axes
+    along, sums = vectors.T @ roots, vectors.T @ told.sums
     variance = (values / told.slope + told.noise**2).clamp(min=_EXACT**2)  # of y
     exact = torch.where(values > _EXACT, told.slope, 0.0).double()
     trust = torch.where(values > _EXACT, values / variance, 0.0)

@@ -14,9 +14,10 @@ from fedfair.datasets.features.encoding import Bounding, Encoding, Feature
 from fedfair.mechanisms.randomness import generator
 from fedfair.moments.filled_bins import Denoised, filled
 from fedfair.moments.logistic import Course, start, stepped
-from fedfair.moments.posterior import Part, Posterior, Told, _of_numbers, drawn_together, posterior
+from fedfair.moments.posterior import Part, Posterior, _of_numbers, drawn_together, posterior
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import mixed, moment_sums, unmixed, unsvec
+from fedfair.moments.told import Axes, Told
 
 COLUMNS, BINS, RECORDS = 6, 8, 6_000
 ENDS = [None, *range(1, BINS), None]
@@ -36,7 +37,7 @@ def told(noise: float, width: int = 7, seed: int = 0) -> tuple[Told, list[Part]]
     weights = (2 * line + others @ torch.tensor([[1.0], [-1.0]], dtype=torch.float64) + 3 * constant)[:, 0]
     sums = second @ weights + noise * torch.randn(width, generator=draws, dtype=torch.float64)
     nothing = torch.zeros(0, 0, dtype=torch.float64)
-    return (Told(Denoised(second, nothing, nothing, nothing), sums, noise, 0.2, nothing, nothing),
+    return (Told(Denoised(second, nothing, nothing, nothing), Axes.of(second), sums, noise, 0.2, nothing, nothing),
             [Part("line", line), Part("category", others), Part("constant", constant)])
 
 
@@ -159,3 +160,18 @@ def test_noise_is_as_large_as_is_said() -> None:
             expected = found.told.noise**2 * len(true) + float(found.told.exact.second.trace()) / found.told.slope
             ratios.append(float(away.square().sum()) / expected)
         assert 0.6 < sum(ratios) / len(ratios) < 1.5
+
+
+def test_where_one_bin_has_most_of_a_rare_class_the_constant_brings_its_probability_nearer() -> None:
+    effect = torch.zeros(COLUMNS, BINS, dtype=torch.float64)
+    effect[0, -1], effect[1] = 4.0, -5.0
+    chance, away = torch.sigmoid(effect[0] - 5).mean(), []
+    for seed in range(6):
+        _, found, _ = trained(effect, 3.0, seed)
+        assert ENCODING.bounding is not None
+        codes = torch.randint(BINS, (RECORDS, COLUMNS), generator=generator(seed, "others"))
+        phi = ENCODING.bounding.of(torch.nn.functional.one_hot(codes, BINS).flatten(1).double())
+        away.append([float((torch.sigmoid(phi @ weights).mean() - chance).abs())
+                     for weights in (found.mean, found.weights)])
+    before, after = torch.tensor(away).mean(0).tolist()
+    assert after < 0.6 * before
