@@ -12,7 +12,7 @@ from fedfair.mechanisms.clipping import ClipRule, PerGroup
 from fedfair.mechanisms.counting import CountQuery, Losses
 from fedfair.node.loss_sums import send_sum_and_losses
 from fedfair.protocol.fields import Positive
-from strategies.server.releases.constraints import refuse_weights
+from strategies.server.population import refuse_weights
 from strategies.server.strategy import Strategy
 
 _KEPT = 0.1  # part of the batch that is always drawn from all records alike, so that every group is heard

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fedfair.node.ranked_sums import send_ranked_sum
 from strategies.dpsgd import Dpsgd
-from strategies.server.releases.constraints import refuse_weights
+from strategies.server.population import refuse_weights
 from strategies.server.strategy import Strategy
 
 

@@ -15,7 +15,7 @@ from fedfair.mechanisms.noise import Trust
 from fedfair.node.constrained_sums import send_constrained_sum, send_exact_histogram
 from fedfair.protocol.fields import NotNegative, Positive
 from strategies.server.method import Ask
-from strategies.server.releases.constraints import differences, refuse_weights
+from strategies.server.population import differences, refuse_weights
 from strategies.server.strategy import Strategy
 
 Share = Annotated[float, Field(ge=0, le=0.99)]

@@ -15,7 +15,7 @@ from fedfair.mechanisms.clipping import ClipRule, Flat
 from fedfair.mechanisms.counting import CountQuery, Predictions
 from fedfair.node.constrained_sums import send_constrained_sum
 from fedfair.protocol.fields import NotNegative, Positive
-from strategies.server.releases.constraints import differences, refuse_weights
+from strategies.server.population import differences, refuse_weights
 from strategies.server.strategy import Strategy
 
 

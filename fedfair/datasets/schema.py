@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedfair.datasets.columns.cell import written_number
 from fedfair.datasets.columns.convention import ALL, Asked, band_names
+from fedfair.datasets.columns.quantities import written_number
 from fedfair.datasets.features.encoding import OTHER, Feature
 from fedfair.datasets.features.features import Range, to_ranges
 from fedfair.datasets.grouped import GroupedDataset

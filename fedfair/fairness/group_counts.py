@@ -1,6 +1,7 @@
 """What is summed over evaluated records, by group: all that the metrics are made of.
 
-Sums over the probabilities that a model gives, by group: enough for AUC, Brier score and calibration.
+Sums over the probabilities that a model gives, by group: enough for AUC, Brier score and calibration, which follow from
+them here. Metrics of decisions are beside the table of all, `fedfair.fairness.metrics`.
 
 The area under the ROC curve needs the order of all scores, which does not add up over nodes. A histogram does: its bins
 are equal steps of asinh(log-odds of the favourable class), 0.01 wide where the odds are even and 1 % of the log-odds
@@ -106,17 +107,6 @@ def middles() -> Tensor:
 
 Sums = Mapping[str, Tensor]
 """The sums of `GroupCounts` over the records of one group, by name."""
-
-
-def by_score(sums: Sums) -> tuple[Tensor, Tensor]:
-    """Return the numbers of records without and with the favourable label, by their scores' bins."""
-    counts = sums.get("scores", torch.zeros(1, 2)).double()
-    return counts[:, 0], counts[:, 1]
-
-
-def by_level(sums: Sums) -> Tensor:
-    """Return records, sums of probabilities and occurrences, by ten levels of the probability."""
-    return sums.get("calibration", torch.zeros(1, 3))
 
 
 @dataclass(frozen=True)
@@ -226,3 +216,68 @@ class GroupCounts:
     def tensors(self) -> dict[str, Tensor]:
         """Return the sums by name, as they travel in a message, without those that are None."""
         return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def auc(sums: Sums, favourable: int | None) -> float:
+    """Return the area under the ROC curve of the favourable class, from a histogram of the scores.
+
+    Args:
+        sums: Sums over the records, whose scores are of the favourable class.
+        favourable: The favourable class; the sums tell already.
+
+    Returns:
+        The area; NaN unless there are records with the label and without.
+    """
+    others, own = _by_score(sums)
+    below = others.cumsum(0) - others
+    return rate(float((own * (below + others / 2)).sum()), float(own.sum() * others.sum()))
+
+
+def auc_error(sums: Sums, favourable: int | None) -> float:
+    """Return the most by which `auc` can differ from that of the scores themselves: half of the pairs in one bin.
+
+    Args:
+        sums: Sums over the records.
+        favourable: The favourable class; the sums tell already.
+    """
+    others, own = _by_score(sums)
+    return rate(float((own * others).sum() / 2), float(own.sum() * others.sum()))
+
+
+def brier_score(sums: Sums, favourable: int | None) -> float:
+    """Return the mean squared error of the probabilities, summed over the classes if there are more than two.
+
+    Args:
+        sums: Sums over the records.
+        favourable: The favourable class, which does not matter.
+    """
+    return rate(float(sums.get("squared_errors", torch.zeros(()))), float(_by_level(sums)[:, 0].sum()))
+
+
+def calibration_error(sums: Sums, favourable: int | None) -> float:
+    """Return the expected calibration error over ten equal parts of [0, 1].
+
+    It is that of the favourable class's probability; without one, of the most probable class (Guo et al. 2017).
+
+    Args:
+        sums: Sums over the records.
+        favourable: The favourable class; the sums tell already.
+    """
+    records, stated, occurred = _by_level(sums).unbind(1)
+    return rate(float((stated - occurred).abs().sum()), float(records.sum()))
+
+
+def rate(part: float, whole: float) -> float:
+    """Return `part / whole`, NaN if `whole` is 0."""
+    return part / whole if whole else math.nan
+
+
+def _by_score(sums: Sums) -> tuple[Tensor, Tensor]:
+    """Return the numbers of records without and with the favourable label, by their scores' bins."""
+    counts = sums.get("scores", torch.zeros(1, 2)).double()
+    return counts[:, 0], counts[:, 1]
+
+
+def _by_level(sums: Sums) -> Tensor:
+    """Return records, sums of probabilities and occurrences, by ten levels of the probability."""
+    return sums.get("calibration", torch.zeros(1, 3))

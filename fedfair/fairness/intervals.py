@@ -7,7 +7,9 @@ variance
     r (1 - r) B + s^2 (a - 2 b r + c r^2),
 
 where s^2 a and s^2 c are the variances of the noise of A and of B, and s^2 b is their covariance: a = b = p and
-c = p + q for independent noise on p cells in A and q others in B.
+c = p + q for independent noise on p cells in A and q others in B. Which cells are added up decides these, and no count
+does; many rates are of the same cells, of every group, classifier and cut-off, so that each is computed once. Cells are
+those of a confusion table `[C, C]`, by label and decision.
 
 The interval holds every r for which A - r B is within z of these deviations (Fieller 1954; without noise it is Wilson's
 of 1927), cut to [0, 1]. Differences and ratios of two groups' rates follow by square-and-add (Newcombe 1998; Zou and
@@ -20,8 +22,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,6 +97,59 @@ def of_cells(own: int, others: int) -> Spread:
         others: Number of the others in B.
     """
     return Spread(own, own, own + others)
+
+
+@lru_cache(maxsize=4096)
+def cells_of(classes: int, label: int | None, decision: int | None) -> Tensor:
+    """Return a mask of the cells of a label and a decision, `[C, C]`; None for any. Nobody may change it in place.
+
+    Args:
+        classes: Number of classes, C.
+        label: The label.
+        decision: The decision.
+    """
+    chosen = torch.zeros(classes, classes, dtype=torch.bool)
+    chosen[label if label is not None else slice(None), decision if decision is not None else slice(None)] = True
+    return chosen
+
+
+@lru_cache(maxsize=4096)
+def spread_of(part: bytes, whole: bytes, counted: bytes, alike: int) -> Spread | Estimate:
+    """Return how the noise of a rate spreads; or the rate, where it is known whoever the records are.
+
+    It is known where only one of part and rest has cells that can hold a record.
+
+    Args:
+        part: Cells of the rate's part, a byte of 0 or 1 for each of `[C, C]`.
+        whole: Cells of the whole, those of the part included.
+        counted: Cells that can hold a record.
+        alike: Number of tables that were made alike.
+    """
+    classes = math.isqrt(len(whole))
+    masks = (torch.tensor([*cells]).view(classes, classes).bool() for cells in (part, whole, counted))
+    of, among, held = masks
+    own, others = of & held, among & ~of & held
+    if not (own.any() and others.any()):
+        known = float(own.any())
+        return Estimate(known, known, known) if own.any() or others.any() else UNKNOWN
+    both = own | others
+    return Spread(covariance(own, own, alike), covariance(own, both, alike), covariance(both, both, alike))
+
+
+def covariance(cells: Tensor, others: Tensor, alike: int) -> float:
+    """Return the covariance of the noise of two sums of cells, in units of that of one cell.
+
+    Noise within a label differs from its mean as before; the mean is that of all tables that were made alike.
+
+    Args:
+        cells: Mask of the cells of the first sum, `[C, C]`.
+        others: Mask of those of the second, `[C, C]`.
+        alike: Number of tables that were made alike.
+    """
+    first, second = cells.double(), others.double()
+    means = first.mean(1), second.mean(1)
+    apart = ((first - means[0][:, None]) * (second - means[1][:, None])).sum()
+    return float(apart + len(first) / alike * (means[0] * means[1]).sum())
 
 
 def rate(part: float, whole: float, spread: Spread, deviation: float, z: float) -> Estimate:

@@ -17,10 +17,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
-from fedfair.fairness.group_counts import GroupCounts, Sums, by_level, by_score, favourable_of
+from fedfair.fairness.group_counts import (
+    GroupCounts,
+    Sums,
+    auc,
+    auc_error,
+    brier_score,
+    calibration_error,
+    favourable_of,
+    rate,
+)
 from fedfair.plugins.registry import ALL_GROUPS
 
 ALL = ALL_GROUPS
@@ -147,6 +155,7 @@ def metrics(counts: GroupCounts, names: tuple[str, ...], favourable: int | None 
         Group or "all", metric, and value. A rate over no record is NaN. Gradient norms are left out if all are zero.
 
     Examples:
+        >>> import torch
         >>> by_label_and_decision = torch.tensor([[[8, 2], [1, 9]], [[9, 1], [4, 6]]])  # of women, of men
         >>> for group, name, value in metrics(GroupCounts.of_decisions(by_label_and_decision), ("women", "men")):
         ...     if name in ("accuracy", "accuracy_parity", "equal_opportunity"):
@@ -170,6 +179,7 @@ def metrics_of_decisions(confusion: Tensor, names: tuple[str, ...], favourable: 
         favourable: Class whose prediction is positive; by default 1 of two classes, and none of more.
 
     Examples:
+        >>> import torch
         >>> by_label_and_decision = torch.tensor([[[8, 2], [1, 9]], [[9, 1], [4, 6]]])
         >>> [name for _, name, _ in metrics_of_decisions(by_label_and_decision, ("women", "men"))][:3]
         ['records', 'accuracy', 'predicted_classes']
@@ -227,7 +237,7 @@ def _records(sums: Sums, favourable: int | None) -> float:
 
 def _mean(name: str) -> Compute:
     """Return the mean over the records of what is summed under a name: losses, norms, or 1 for a right prediction."""
-    return lambda sums, favourable: _rate(float(sums[name].sum()), _records(sums, favourable))
+    return lambda sums, favourable: rate(float(sums[name].sum()), _records(sums, favourable))
 
 
 def _predicted_classes(sums: Sums, favourable: int | None) -> float:
@@ -239,14 +249,14 @@ def _positive_rate(sums: Sums, favourable: int | None) -> float:
     """Return the share of records for which the favourable class is predicted."""
     if favourable is None:
         return math.nan
-    return _rate(float(sums["predicted"][favourable]), _records(sums, favourable))
+    return rate(float(sums["predicted"][favourable]), _records(sums, favourable))
 
 
 def _true_positive_rate(sums: Sums, favourable: int | None) -> float:
     """Return the share of records of the favourable class for which it is predicted."""
     if favourable is None:
         return math.nan
-    return _rate(float(sums["correct"][favourable]), float(sums["labels"][favourable]))
+    return rate(float(sums["correct"][favourable]), float(sums["labels"][favourable]))
 
 
 def _false_positive_rate(sums: Sums, favourable: int | None) -> float:
@@ -254,49 +264,17 @@ def _false_positive_rate(sums: Sums, favourable: int | None) -> float:
     if favourable is None:
         return math.nan
     predicted, labelled, both = (float(sums[name][favourable]) for name in ("predicted", "labels", "correct"))
-    return _rate(predicted - both, _records(sums, favourable) - labelled)
+    return rate(predicted - both, _records(sums, favourable) - labelled)
 
 
 def _majority_rate(sums: Sums, favourable: int | None) -> float:
     """Return the share of records with the most frequent label: the accuracy of always predicting it."""
-    return _rate(float(sums["labels"].max()), _records(sums, favourable))
+    return rate(float(sums["labels"].max()), _records(sums, favourable))
 
 
 def _balanced_accuracy(sums: Sums, favourable: int | None) -> float:
     """Return the mean over the classes of the share of their records that are recognised; NaN if a class has none."""
     return float((sums["correct"] / sums["labels"]).mean())
-
-
-def _auc(sums: Sums, favourable: int | None) -> float:
-    """Return the area under the ROC curve of the favourable class, from a histogram of the scores."""
-    others, own = by_score(sums)
-    below = others.cumsum(0) - others
-    return _rate(float((own * (below + others / 2)).sum()), float(own.sum() * others.sum()))
-
-
-def _auc_error(sums: Sums, favourable: int | None) -> float:
-    """Return the most by which `auc` can differ from that of the scores themselves: half of the pairs in one bin."""
-    others, own = by_score(sums)
-    return _rate(float((own * others).sum() / 2), float(own.sum() * others.sum()))
-
-
-def _brier_score(sums: Sums, favourable: int | None) -> float:
-    """Return the mean squared error of the probabilities, summed over the classes if there are more than two."""
-    return _rate(float(sums.get("squared_errors", torch.zeros(()))), float(by_level(sums)[:, 0].sum()))
-
-
-def _calibration_error(sums: Sums, favourable: int | None) -> float:
-    """Return the expected calibration error over ten equal parts of [0, 1].
-
-    It is that of the favourable class's probability; without one, of the most probable class (Guo et al. 2017).
-    """
-    records, stated, occurred = by_level(sums).unbind(1)
-    return _rate(float((stated - occurred).abs().sum()), float(records.sum()))
-
-
-def _rate(part: float, whole: float) -> float:
-    """Return `part / whole`, NaN if `whole` is 0."""
-    return part / whole if whole else math.nan
 
 
 _SHARE: Mapping[str, Any] = {"larger_is_better": True, "least": 0.0, "most": 1.0}
@@ -340,12 +318,12 @@ METRICS: dict[str, Metric] = {each.name: each for each in (
     Metric("balanced_accuracy", _balanced_accuracy, **_SHARE,
            words="balanced accuracy: mean over the classes of how many of each are decided rightly",
            shown=("summary", "groups", "fit all")),
-    Metric("auc", _auc, "probabilities", **_SHARE, title="AUC", shown=("summary", "groups", "fit groups", "fit sites")),
-    Metric("auc_error", _auc_error, "probabilities", least=0.0, most=0.5, shown=()),
-    Metric("brier_score", _brier_score, "probabilities", larger_is_better=False, least=0.0, words="Brier score",
+    Metric("auc", auc, "probabilities", **_SHARE, title="AUC", shown=("summary", "groups", "fit groups", "fit sites")),
+    Metric("auc_error", auc_error, "probabilities", least=0.0, most=0.5, shown=()),
+    Metric("brier_score", brier_score, "probabilities", larger_is_better=False, least=0.0, words="Brier score",
            shown=("summary", "groups", "fit groups")),
     Metric("calibration_gap", None, "probabilities", least=-1.0, most=1.0,
            shown=("summary", "groups", "fit groups", "fit sites")),
-    Metric("calibration_error", _calibration_error, "probabilities", **_FAULT,
+    Metric("calibration_error", calibration_error, "probabilities", **_FAULT,
            shown=("summary", "groups", "fit groups")))}
 """All metrics and gaps by name, in the order in which results list them."""

@@ -26,12 +26,14 @@ from fedfair.fairness.intervals import (
     UNKNOWN,
     Estimate,
     Spread,
+    cells_of,
+    covariance,
     of_cells,
     quantile,
     rate,
+    spread_of,
 )
 from fedfair.fairness.metrics import ALL
-from fedfair.fairness.noise_spread import cells_of, covariance, spread_of
 
 CONFIDENCE = 0.95
 CLASSES = 2

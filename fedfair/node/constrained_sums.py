@@ -21,7 +21,8 @@ from fedfair.gradients.layer_probe import Loss
 from fedfair.gradients.model_state import forgetting
 from fedfair.mechanisms.counting import Predictions
 from fedfair.node.exchanges import content, promise_sum
-from fedfair.node.node import Batch, Contribution, Node, Objective, with_noise
+from fedfair.node.node import Batch, Node, Objective
+from fedfair.node.noisy_sums import Contribution, with_noise
 from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.messages import pack
 from fedfair.protocol.round import Round, refuse_distrust

@@ -25,7 +25,8 @@ from fedfair.gradients.model_state import forgetting
 from fedfair.mechanisms import histograms
 from fedfair.mechanisms.noise import NoiseName
 from fedfair.mechanisms.randomness import source
-from fedfair.node.node import Contribution, Node
+from fedfair.node.node import Node
+from fedfair.node.noisy_sums import Contribution
 from fedfair.plugins.user_files import find_in_file
 from fedfair.protocol.exchange import Exchange, Promise, Request, exchange
 from fedfair.protocol.messages import BEFORE_THRESHOLD, BY_CLIENT, pack

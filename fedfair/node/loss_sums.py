@@ -11,7 +11,8 @@ from torch import Tensor
 from fedfair.gradients.model_state import forgetting
 from fedfair.mechanisms.counting import Losses
 from fedfair.node.exchanges import content, promise_sum
-from fedfair.node.node import Batch, Contribution, Node, with_noise
+from fedfair.node.node import Batch, Node
+from fedfair.node.noisy_sums import Contribution, with_noise
 from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.round import Round
 

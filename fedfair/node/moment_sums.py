@@ -16,7 +16,8 @@ from fedfair.mechanisms.noise import Trust
 from fedfair.moments.sums import SENSITIVITY, mixed, moment_sums, zeros
 from fedfair.node.exchanges import content, promise_of_clients, promise_of_participants, promise_sum
 from fedfair.node.masked_sums import masked
-from fedfair.node.node import Contribution, Node, with_noise
+from fedfair.node.node import Node
+from fedfair.node.noisy_sums import Contribution, with_noise
 from fedfair.protocol.exchange import Promise, Request, exchange
 from fedfair.protocol.round import Round
 

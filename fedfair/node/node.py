@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,12 +17,12 @@ from fedfair.gradients.kernels import FastLinear, keep_freed
 from fedfair.gradients.layer_gradients import Gradients, LayerGradients, Materialised, memory_format
 from fedfair.gradients.layer_probe import Loss, Probe, WeightedProbe, padding_rows, trained_parameters, without_rows
 from fedfair.gradients.model_state import forgetting
-from fedfair.mechanisms.clipping import sensitivity
-from fedfair.mechanisms.noise import Trust, add_noise, client_share
-from fedfair.mechanisms.randomness import balls_in_bins, poisson, source
+from fedfair.mechanisms.noise import Trust
+from fedfair.mechanisms.randomness import balls_in_bins, poisson
 from fedfair.models.optimizers import make_optimizer
 from fedfair.models.published import loss
 from fedfair.node.large_batches import probe_of
+from fedfair.node.noisy_sums import Contribution, clipped_sum, exact_counts, is_bounded, noisy_counts, release
 from fedfair.node.vectorised_training import local_updates
 from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
 from fedfair.secure_sums.party import Party
@@ -31,13 +30,6 @@ from fedfair.secure_sums.party import Party
 
 class ClientError(Exception):
     """A client cannot take part in a round; the message names the client and says why."""
-
-
-class Contribution(NamedTuple):
-    """A node's part of a result: tensors to be added up over nodes, and counts if the round asks for them."""
-
-    sums: Gradients
-    counts: Tensor | None
 
 
 class Batch(NamedTuple):
@@ -89,17 +81,17 @@ class Node:
         if not self.clients:
             return Contribution({}, None)
         probe, groups = self.batch(weights, round_)[:2]
-        return Contribution({}, noisy_counts(_counts(probe, groups, round_), round_, self.clients))
+        return Contribution({}, noisy_counts(exact_counts(probe, groups, round_), round_, self.clients))
 
     def gradient_sum(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """Return `sum_i c_i g_i` over the round's batch, and counts if it asks for them, with the clients' noise."""
         if not self.clients:
             return Contribution({}, None)
-        return _release(*self.batch(weights, round_)[:2], round_, self.clients)
+        return release(*self.batch(weights, round_)[:2], round_, self.clients)
 
     def exact_gradient_sum(self, weights: Mapping[str, Tensor], round_: Round) -> Gradients:
         """Return `sum_i c_i g_i` over the round's batch, without noise: not for anybody else before it has some."""
-        return _clipped_sum(*self.batch(weights, round_)[:2], round_)
+        return clipped_sum(*self.batch(weights, round_)[:2], round_)
 
     def local_epochs(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """Train every client for a local epoch.
@@ -183,7 +175,7 @@ class Node:
         for step in range(round_.step * epoch.steps, (round_.step + 1) * epoch.steps):
             now = replace(alone, step=step)
             probe, groups = self._sample(data, {name: p.data for name, p in trained.items()}, now, draw(data, now))[:2]
-            released = _release(probe, groups, now, [number])
+            released = release(probe, groups, now, [number])
             released = released._replace(sums=without_rows(released.sums, self._padding))
             for name, parameter in trained.items():
                 parameter.grad = released.sums[name] / epoch.batch_size
@@ -309,48 +301,3 @@ def _places(data: GroupedDataset, round_: Round) -> Tensor:
 def _rows_of(drawn: Tensor, round_: Round) -> Tensor:
     """Return the rows of the round's batch, given these, or the places of its epoch."""
     return drawn if round_.bins is None else (drawn == round_.step % round_.bins).nonzero().flatten()
-
-
-def is_bounded(round_: Round) -> bool:
-    """Say whether the round limits what a record can add: then no record may stop it."""
-    return round_.rule is None or math.isfinite(sensitivity(round_.rule, len(round_.rates)))
-
-
-def _clipped_sum(probe: Probe, groups: Tensor, round_: Round) -> Gradients:
-    """Return the exact sum of a batch's gradients, each clipped as the round's rule says."""
-    assert round_.rule is not None
-    return probe.weighted_sum(round_.rule.coefficients(probe.norms, groups))
-
-
-def _release(probe: Probe, groups: Tensor, round_: Round, clients: Iterable[int]) -> Contribution:
-    """Return the clipped gradient sum and the counts of a batch, with the noise of `clients`."""
-    sums = _clipped_sum(probe, groups, round_)
-    return with_noise(sums, _counts(probe, groups, round_) if round_.query is not None else None, round_, clients)
-
-
-def with_noise(sums: Gradients, counts: Tensor | None, round_: Round, clients: Iterable[int]) -> Contribution:
-    """Add the noise of `clients` to sums that the round's rule bounds, and to exact counts."""
-    assert round_.rule is not None
-    share = client_share(round_.trust, round_.clients)
-    if share and round_.noise_multiplier:
-        for number in clients:
-            draws = source(round_.key, "noise", number + 1, round_.step)
-            sums = add_noise(round_.noise, sums, round_.deviation(share), draws)
-    return Contribution(sums, None if counts is None else noisy_counts(counts, round_, clients))
-
-
-def _counts(probe: Probe, groups: Tensor, round_: Round) -> Tensor:
-    """Return the exact counts of the round's query."""
-    assert round_.query is not None
-    return round_.query.counts(probe.norms, groups, len(round_.rates))
-
-
-def noisy_counts(exact: Tensor, round_: Round, clients: Iterable[int]) -> Tensor:
-    """Add the noise of `clients` to exact counts."""
-    counts = {"counts": exact}
-    assert round_.count_noise_multiplier is not None
-    deviation = client_share(round_.trust, round_.clients) * round_.count_noise_multiplier
-    for number in clients if deviation else ():
-        draws = source(round_.key, "counts", number + 1, round_.step)
-        counts = add_noise(round_.noise, counts, deviation, draws)
-    return counts["counts"]

@@ -15,7 +15,8 @@ from torch import Tensor
 from fedfair.gradients.layer_gradients import LayerGradients, norms
 from fedfair.mechanisms.randomness import poisson
 from fedfair.node.exchanges import content, promise_of_participants
-from fedfair.node.node import ClientError, Contribution, Node, is_bounded, with_noise
+from fedfair.node.node import ClientError, Node
+from fedfair.node.noisy_sums import Contribution, is_bounded, with_noise
 from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.round import Round
 

@@ -23,7 +23,8 @@ from torch import Tensor
 from fedfair.mechanisms.clipping import Flat
 from fedfair.node.exchanges import content, promise_sum
 from fedfair.node.loss_sums import losses_of
-from fedfair.node.node import Contribution, Node, with_noise
+from fedfair.node.node import Node
+from fedfair.node.noisy_sums import Contribution, with_noise
 from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.round import Round
 

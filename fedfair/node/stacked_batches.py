@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from fedfair.gradients.stacked import Batches, StackedProbe, stacked
-from fedfair.node.node import Contribution, Node, draw, is_bounded, noisy_counts, with_noise
+from fedfair.node.node import Node, draw
+from fedfair.node.noisy_sums import Contribution, is_bounded, noisy_counts, with_noise
 from fedfair.protocol.round import Round
 
 

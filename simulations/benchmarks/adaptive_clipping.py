@@ -32,7 +32,7 @@ from torch import Tensor
 
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.randomness import generator
-from fedfair.node.node import with_noise
+from fedfair.node.noisy_sums import with_noise
 from fedfair.protocol.messages import pack, unpacked
 from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task

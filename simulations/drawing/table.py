@@ -38,7 +38,7 @@ class Table:
         rows: Cells of every row; one that is an `Estimate` shows its interval.
         caption: Words below it.
         folded: Whether pages show it only when asked.
-        marks: Marks by row and column (see `simulations.statistics.marks`).
+        marks: Marks by row and column (see `simulations.statistics.measures`).
         foot: Rows that stay below when others are sorted.
         figures: Places of columns whose figures are written as text already; they stand on the right, as numbers do.
         framed: Whether lines frame it in a terminal.

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from fedfair.accounting import Ledger
 from fedfair.datasets.columns.tidy import declared_quantity
-from fedfair.datasets.files.in_memory import as_arrow, table_or_array
+from fedfair.datasets.files.data_frames import as_arrow, table_or_array
 from fedfair.datasets.names import value_name
 from fedfair.moments.heads import Constraint
 from simulations.fitting.fit import Wanted, fit
@@ -91,7 +91,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """Fit to a table.
 
         Args:
-            X: Rows: a DataFrame of pandas or polars, another table that `fedfair.datasets.files.in_memory.as_pandas`
+            X: Rows: a DataFrame of pandas or polars, another table that `fedfair.datasets.files.data_frames.as_pandas`
                 takes, or an array of numbers `[n, features]`.
             y: Class of each row, `[n]`.
             sensitive_features: Group of each row, `[n]`, or several columns for their intersections; None for no

@@ -53,7 +53,7 @@ class Wanted:
     Attributes:
         data: File with a table, or a folder or a pattern of files; a DataFrame of pandas or polars, a table of Arrow,
             a data set of Ray, or a `files.query.Query`, whose rows are written to a file in your cache some at a time.
-            Arrays and torch data sets become one by `in_memory.frame_of` and `frame_of_dataset`. None for nodes that
+            Arrays and torch data sets become one by `data_frames.frame_of` and `frame_of_dataset`. None for nodes that
             keep their files.
         label: Column with the classes; "" for that of a schema.
         group: Column with the sensitive attribute, or several, separated by commas; "" for that of a schema.

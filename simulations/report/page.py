@@ -24,7 +24,7 @@ from simulations.drawing.table import Table, plain, said
 from simulations.report.contents import Report
 from simulations.report.head import command
 from simulations.results.run_folder import Source
-from simulations.statistics.marks import BEST, DOUBTFUL
+from simulations.statistics.measures import BEST, DOUBTFUL
 
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,8 +14,8 @@ from simulations.drawing.table import Cell, Epsilon, Table
 from simulations.results.comparison import Comparison
 from simulations.results.ledger_table import TWO_GROUPS, largest
 from simulations.results.node_files import COLUMNS
+from simulations.statistics.measures import test_records
 from simulations.statistics.over_seeds import over_seeds
-from simulations.statistics.statements import test_records
 from simulations.statistics.summary import metrics_in, privacy_costs
 
 

@@ -21,7 +21,7 @@ from fedfair.datasets.features.bounded import image_features
 from fedfair.datasets.features.encoder import encode
 from fedfair.datasets.features.encoding import NO_TABLE, Encoding
 from fedfair.datasets.features.new_rows import Unreadable, columns_of, read_new
-from fedfair.datasets.files.in_memory import no_table, table_of, table_or_array
+from fedfair.datasets.files.data_frames import no_table, table_of, table_or_array
 from fedfair.datasets.grouped import Pixels
 from fedfair.datasets.names import visible
 from fedfair.datasets.table import group_names
@@ -37,10 +37,9 @@ _log = logging.getLogger(__name__)
 class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifier that predicts classes 0, 1, ... for the rows of a table, or for an array of prepared rows.
 
-    A `DataFrame`, or another table that `fedfair.datasets.files.in_memory.as_pandas` takes, has the columns of the
-    training table. An array holds rows prepared
-    like those of `Result.data`, or pixels if its type is uint8. With a `threshold`, decisions depend on the record's
-    group. `fit` changes nothing: the model is trained.
+    A `DataFrame`, or another table that `fedfair.datasets.files.data_frames.as_pandas` takes, has the columns of the
+    training table. An array holds rows prepared like those of `Result.data`, or pixels if its type is uint8. With a
+    `threshold`, decisions depend on the record's group. `fit` changes nothing: the model is trained.
 
     Args:
         model: Trained model, from rows to logits `[n, classes]`.
@@ -246,7 +245,8 @@ def predict(folder: Path, frame: pd.DataFrame, run: str | None = None, group: Se
 
     Args:
         folder: Folder of a finished run or comparison.
-        frame: Rows with the columns of the training table, as `fedfair.datasets.files.in_memory.as_pandas` takes them.
+        frame: Rows with the columns of the training table, as `fedfair.datasets.files.data_frames.as_pandas` takes
+            them.
         run: Run of a comparison, for example "dpsgd/seed-0"; None if there is only one.
         group: Columns that name each row's group, for a model with a threshold; by default those of the run.
         unreadable: What becomes of a cell that must be a number and is none; see `TrainedClassifier`.

@@ -17,8 +17,7 @@ from fedfair.protocol.messages import BY_CLIENT
 from fedfair.protocol.task import Task
 from simulations.files.atomic_files import in_json
 from simulations.results.model_metadata import Description
-from simulations.statistics.marks import Marks, marks
-from simulations.statistics.measures import measures
+from simulations.statistics.measures import Marks, marks, measures
 from simulations.statistics.over_seeds import comparisons
 from simulations.statistics.statements import in_words, statements
 from simulations.statistics.summary import MEASURED_ON, final_part, final_test, metrics_in, summarise

@@ -19,8 +19,7 @@ from fedfair.accounting.ledger_words import as_html, shown
 from fedfair.datasets.names import visible
 from fedfair.fairness.metrics import Metric
 from simulations.results.comparison import Comparison
-from simulations.statistics.marks import Marks
-from simulations.statistics.statements import test_records
+from simulations.statistics.measures import Marks, test_records
 
 _ROW, _LETTER, _LENGTH, _MOST = 15, 7, 300, 12
 _GREY = "#888"  # readable on light and on dark ground

@@ -20,8 +20,7 @@ from fedfair.datasets.names import visible
 from fedfair.fairness.metrics import Metric, find, shown_in
 from simulations.drawing.table import Table
 from simulations.results.comparison import Comparison
-from simulations.statistics.marks import BEST, DOUBTFUL, NONE, Marks
-from simulations.statistics.measures import measures
+from simulations.statistics.measures import BEST, DOUBTFUL, NONE, Marks, measures
 from simulations.statistics.over_seeds import constant_models
 
 _MOST = 10_000  # columns of a terminal

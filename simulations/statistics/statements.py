@@ -19,15 +19,12 @@ from fedfair.fairness.group_counts import favourable_of
 from fedfair.fairness.metrics import ALL
 from fedfair.protocol.task import Task
 from simulations.settings.experiment import Experiment
-from simulations.statistics.measures import measures
+from simulations.statistics.measures import FEW, measures, test_records
 from simulations.statistics.over_seeds import LEVEL, constant_models, constant_runs, findings, holm, wilcoxon_less
 from simulations.statistics.summary import REFERENCE, is_reference, privacy_costs
 
 PLAIN = "dpsgd"
 """The method whose cost others may recover."""
-
-FEW = 30
-"""Test records below which a group's rates are doubtful."""
 
 
 def large_deltas(ledgers: Iterable[Ledger]) -> list[str]:
@@ -204,22 +201,6 @@ def _recovered(costs: pd.DataFrame) -> Sequence[str]:
 def _seeds(number: int) -> str:
     """Return a number of seeds in words."""
     return f"{number} seeds" if number > 1 else "one seed"
-
-
-def test_records(final: pd.DataFrame) -> dict[str, int]:
-    """Count the test records of each group: the fewest over the seeds.
-
-    Args:
-        final: Final metrics, from `simulations.statistics.summary.final_test`.
-
-    Returns:
-        Numbers by group; empty if none were kept.
-    """
-    groups = [group for group in final.columns.unique("group") if group != ALL and (group, "records") in final]
-    return {str(group): int(final[group, "records"].fillna(0).min()) for group in groups}
-
-
-test_records.__test__ = False  # type: ignore[attr-defined]  # no test for pytest
 
 
 def coverage(final: pd.DataFrame) -> list[str]:

@@ -1,17 +1,22 @@
-"""How much noise a run takes: as set, or calibrated to a target epsilon with its count queries included."""
+"""How much noise a run takes: as set, or calibrated to a target epsilon with its count queries included.
+
+It follows from how often a record is met, which a method may change (`Sampled`).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from fedfair.accounting import Accountant, Release, calibrate, epsilon, multiplier_of
 from fedfair.accounting.allocation import Allocation
 from fedfair.accounting.events import Preprocessed, Unit, joint_multiplier
 from fedfair.accounting.selection import Charged
+from fedfair.protocol.round import LocalEpoch
 from strategies.server.budget_shares import COUNT_NOISE_RATIO
+from strategies.server.population import Population
 from strategies.server.training import Training
 
 
@@ -33,6 +38,80 @@ class Schedule(NamedTuple):
         epochs, begun = divmod(self.steps, self.bins)
         return Counter({Allocation(self.bins, self.bins, multiplier): epochs,
                         Allocation(self.bins, begun, multiplier): 1})
+
+
+class Sampled:
+    """How often a method meets a record: in how many rounds, at which rate; a method may override all of it.
+
+    Attributes:
+        protects: What neighbouring data sets differ by: one "record", or one "participant" with all its records.
+        training: Settings of the training.
+        population: Public numbers of records by client and group.
+        sync: Mode of the run, "step" or "epoch".
+    """
+
+    protects: ClassVar[Unit] = "record"
+
+    training: Training
+    population: Population
+    sync: Literal["step", "epoch"]
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds: int(epochs N / b) steps, or one local epoch for each epoch."""
+        training = self.training
+        if training.steps is not None:
+            return training.steps
+        return int(round(training.epochs * self.rounds_per_epoch, 6))  # 30 · (49 / 3) is a rounding less than 490
+
+    @property
+    def rounds_per_epoch(self) -> float:
+        """Rounds in which every record is met once on average."""
+        if self.sync == "epoch":
+            return 1
+        return self.steps_of_epoch or self.population.records / self.training.batch_size
+
+    def rates(self) -> tuple[float, ...]:
+        """Return the sampling rate of each group's records in step mode, `[K]`.
+
+        Override it for a method that samples groups, or participants, at other rates than b / N.
+        """
+        steps = self.steps_of_epoch
+        rate = 1 / steps if steps else self.training.batch_size / self.population.records
+        return (rate,) * len(self.population.names)
+
+    @property
+    def steps_of_epoch(self) -> int | None:
+        """Number of steps of an epoch that a record is in one of, by chance; None where batches are Poisson samples."""
+        return self.training.steps_of_epoch(self.population.records)
+
+    def planned_rates(self) -> tuple[float, ...] | None:
+        """Return the most that each group's sampling rate can become, `[K]`; None if `rates` never change.
+
+        Override it for a method whose rates follow noisy counts: the guarantee is for these.
+        """
+        return None
+
+    def expected_batch(self, clients: Sequence[int] | None = None) -> float:
+        """Return the public expected number of records (or participants) in one batch that is counted.
+
+        Override it for a method that samples otherwise.
+
+        Args:
+            clients: Numbers of the clients whose local epochs are counted; None for all clients.
+        """
+        if self.sync == "step":
+            steps = self.steps_of_epoch
+            return self.population.records / steps if steps else self.training.batch_size
+        sizes = self.population.by_client
+        return sum(min(self.training.batch_size, sizes[client]) for client in clients or range(len(sizes)))
+
+    def schedules(self) -> list[Schedule]:
+        """Return what a record of each group (step mode) or client (epoch mode) goes through, for calibration."""
+        if self.sync == "step" or self.protects == "participant":
+            return [Schedule(rate, self.rounds, self.steps_of_epoch) for rate in self.planned_rates() or self.rates()]
+        epochs = [LocalEpoch.of(size, self.training.batch_size) for size in self.population.by_client]
+        return [Schedule(epoch.rate, self.rounds * epoch.steps) for epoch in epochs]
 
 
 def count_noise(training: Training, noise_multiplier: float) -> float:

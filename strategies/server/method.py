@@ -6,7 +6,7 @@ Everything here may be overridden. `strategies.server.strategy` is a method for 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -14,18 +14,16 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
-from fedfair.accounting.events import Preprocessed, Unit
+from fedfair.accounting.events import Preprocessed
 from fedfair.gradients.layer_gradients import Gradients
 from fedfair.gradients.layer_probe import padding_rows, without_rows
 from fedfair.mechanisms.clipping import ClipRule
 from fedfair.mechanisms.counting import CountQuery
 from fedfair.models.optimizers import Optimizer, make_optimizer
-from fedfair.protocol.round import LocalEpoch, LocalSgd, LocalTraining
+from fedfair.protocol.round import LocalSgd, LocalTraining
 from fedfair.protocol.task import Task
-from strategies.server.calibration import Beside, NoisePlan, Schedule, common_noise, count_noise, search_charge
-from strategies.server.population import Population
+from strategies.server.calibration import Beside, NoisePlan, Sampled, common_noise, count_noise, search_charge
 from strategies.server.server_optimizer import Descent
-from strategies.server.training import Training
 
 if TYPE_CHECKING:
     from fedfair.protocol.exchange import Exchange
@@ -48,17 +46,17 @@ class Ask(Protocol):
         ...
 
 
-class Method(ABC):
+class Method(Sampled, ABC):
     """What a person writes of a method: `rule` and, if it counts, `query`, `counts_first`, `learn` and `state`.
 
     `Strategy` makes of it a method for one run, and sets `task`, `training`, `population`, `preprocessing`, `sync`,
-    `noise` and `descent`, which the methods here read.
+    `noise` and `descent`, which the methods here read. How often a record is met is in
+    `strategies.server.calibration.Sampled`.
 
     Attributes:
         modes: Modes that the method supports, of "step" and "epoch".
         default_sync: Mode of a run whose settings name none.
         samplings: Ways to come into batches, of the setting `sampling`, that what it charges is right for.
-        protects: What neighbouring data sets differ by: one "record", or one "participant" with all its records.
         exchange: What nodes are asked for when they train, except in local epochs; None for the clipped gradient sum.
         masked_exchange: The same sums under masks, for secure aggregation; None for a method that has none.
         needs: What it needs beyond a clip norm and noise, for `fedfair methods`; "" for nothing.
@@ -86,7 +84,6 @@ class Method(ABC):
     modes: ClassVar[tuple[Literal["step", "epoch"], ...]] = ("step", "epoch")
     default_sync: ClassVar[Literal["step", "epoch"]] = "step"
     samplings: ClassVar[frozenset[str]] = frozenset({"poisson"})
-    protects: ClassVar[Unit] = "record"
     exchange: ClassVar[Exchange | None] = None
     masked_exchange: ClassVar[Exchange | None] = None
     needs: ClassVar[str] = ""
@@ -99,16 +96,13 @@ class Method(ABC):
     entry: float = 1.0
 
     task: Task
-    training: Training
-    population: Population
     preprocessing: Preprocessed | None
-    sync: Literal["step", "epoch"]
     noise: NoisePlan
     descent: Descent
 
     # What a method is.
 
-    def prepare(self) -> None:  # noqa: B027 - most methods have none
+    def prepare(self) -> None:
         """Check the options against the population, and set the attributes that `state` names to their first values.
 
         Override it for a method with options to check or with state, which must be plain values or tensors. Raise
@@ -129,7 +123,7 @@ class Method(ABC):
         """
         return None
 
-    def learn(self, counts: Tensor, expected_batch: float) -> None:  # noqa: B027 - most methods have none
+    def learn(self, counts: Tensor, expected_batch: float) -> None:
         """Change the attributes that `state` names by noisy counts; this is post-processing and costs no privacy.
 
         Override it for a method that counts. In step mode with `counts_first` it runs before the batch's gradients are
@@ -148,41 +142,6 @@ class Method(ABC):
         Override it for a method whose guarantee depends on options; otherwise `nominal` is enough.
         """
         return self.nominal
-
-    def rates(self) -> tuple[float, ...]:
-        """Return the sampling rate of each group's records in step mode, `[K]`.
-
-        Override it for a method that samples groups, or participants, at other rates than b / N.
-        """
-        steps = self.steps_of_epoch
-        rate = 1 / steps if steps else self.training.batch_size / self.population.records
-        return (rate,) * len(self.population.names)
-
-    @property
-    def steps_of_epoch(self) -> int | None:
-        """Number of steps of an epoch that a record is in one of, by chance; None where batches are Poisson samples."""
-        return self.training.steps_of_epoch(self.population.records)
-
-    def planned_rates(self) -> tuple[float, ...] | None:
-        """Return the most that each group's sampling rate can become, `[K]`; None if `rates` never change.
-
-        Override it for a method whose rates follow noisy counts: the guarantee is for these.
-        """
-        return None
-
-    def expected_batch(self, clients: Sequence[int] | None = None) -> float:
-        """Return the public expected number of records (or participants) in one batch that is counted.
-
-        Override it for a method that samples otherwise.
-
-        Args:
-            clients: Numbers of the clients whose local epochs are counted; None for all clients.
-        """
-        if self.sync == "step":
-            steps = self.steps_of_epoch
-            return self.population.records / steps if steps else self.training.batch_size
-        sizes = self.population.by_client
-        return sum(min(self.training.batch_size, sizes[client]) for client in clients or range(len(sizes)))
 
     def divisor(self) -> float:
         """Return what a sum of gradients or updates is divided by: a public number, never the realised batch size.
@@ -292,7 +251,7 @@ class Method(ABC):
         """Rows of the model that are not trained, by the name of their parameter."""
         return padding_rows(self.task.build_model())
 
-    def finish(self) -> None:  # noqa: B027 - the weights of the latest round are the model of most
+    def finish(self) -> None:
         """Make what follows from the rounds so far, of which there is one, in a run that went on after its last.
 
         Override it for a method that makes something of all its rounds, from what `state` names.
@@ -325,34 +284,12 @@ class Method(ABC):
         """
         return self.noise.of_sum
 
-    def schedules(self) -> list[Schedule]:
-        """Return what a record of each group (step mode) or client (epoch mode) goes through, for calibration."""
-        if self.sync == "step" or self.protects == "participant":
-            return [Schedule(rate, self.rounds, self.steps_of_epoch) for rate in self.planned_rates() or self.rates()]
-        epochs = [LocalEpoch.of(size, self.training.batch_size) for size in self.population.by_client]
-        return [Schedule(epoch.rate, self.rounds * epoch.steps) for epoch in epochs]
-
     @property
     def beside(self) -> Beside:
         """What a record is charged beside the noise of its schedule."""
         return Beside(self.query() is not None, search_charge(self.training, self.protects), self.preprocessing)
 
-    @property
-    def rounds(self) -> int:
-        """The number of rounds: int(epochs N / b) steps, or one local epoch for each epoch."""
-        training = self.training
-        if training.steps is not None:
-            return training.steps
-        return int(round(training.epochs * self.rounds_per_epoch, 6))  # 30 · (49 / 3) is a rounding less than 490
-
-    @property
-    def rounds_per_epoch(self) -> float:
-        """Rounds in which every record is met once on average."""
-        if self.sync == "epoch":
-            return 1
-        return self.steps_of_epoch or self.population.records / self.training.batch_size
-
-    def choose(self, front: MeasuredFront) -> None:  # noqa: B027 - most methods have none
+    def choose(self, front: MeasuredFront) -> None:
         """Take one of the classifiers that the method `made`, by their figures; it keeps its own by default.
 
         Override it for a method that chooses among several.

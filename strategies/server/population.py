@@ -1,6 +1,7 @@
 """The numbers of records that the server plans with; public by assumption.
 
-Clients that would spoil a guarantee: with a single record, whose group their public numbers tell, or made up.
+Clients that would spoil a guarantee: with a single record, whose group their public numbers tell, or made up. And for
+methods that compare groups, what takes sums by group to differences of means.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+
+import torch
+from torch import Tensor
 
 from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import key
@@ -103,3 +107,33 @@ def refuse_single_records(population: Population, trust: Trust, step: int) -> No
                          "group, which no noise hides: take fewer clients, which hold more each, or trust = \"central\""
                          " with a server that may know it; a larger round_sizes does not help, since a group without "
                          "records stays at 0")
+
+
+def differences(method: str, population: Population) -> Tensor:
+    """Return the matrix that takes sums by group to differences of means, `[K, K]`: each group's, less all others'.
+
+    A row is zero for a group without records. Raises `ValueError` unless two groups have some.
+
+    Args:
+        method: Name of the method, for errors.
+        population: Public sizes of the groups.
+    """
+    sizes = torch.tensor(population.by_group, dtype=torch.float64)
+    if int((sizes > 0).sum()) < 2:
+        raise ValueError(f"{method} compares groups, but only {int((sizes > 0).sum())} has training records here "
+                         f"({', '.join(population.names)}): choose a column with more values as group")
+    others = -(1 / (sizes.sum() - sizes))[:, None].expand(len(sizes), len(sizes))
+    matrix = others.clone()
+    matrix.diagonal().copy_(1 / sizes.clamp(min=1))
+    return matrix * (sizes > 0)[:, None]
+
+
+def refuse_weights(method: str, task: Task) -> None:
+    """Raise `ValueError` for weights of records or classes: rates count all records alike.
+
+    Args:
+        method: Name of the method, for errors.
+        task: The task, with its weights.
+    """
+    if task.record_weight or task.class_weights:
+        raise ValueError(f"{method} counts all records alike: leave record_weight and class_weights out")

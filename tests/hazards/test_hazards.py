@@ -24,7 +24,7 @@ from fedfair.gradients.layer_gradients import Gradients
 from fedfair.gradients.model_state import ModelState
 from fedfair.mechanisms import clipping, noise
 from fedfair.mechanisms.randomness import stream
-from fedfair.node import large_batches
+from fedfair.node import large_batches, noisy_sums
 from fedfair.node import node as host
 from fedfair.protocol import round as rounds
 from fedfair.protocol.round import LocalEpoch
@@ -43,7 +43,7 @@ from tests.strategies import test_contract, test_dp_fedavg, test_methods
 from tests.strategies.server import test_released_noise
 
 Patch = pytest.MonkeyPatch
-ORIGINAL_RELEASE, ORIGINAL_SUM = host._release, host.Node.gradient_sum
+ORIGINAL_RELEASE, ORIGINAL_SUM = host.release, host.Node.gradient_sum
 ORIGINAL_CHARGED, ORIGINAL_LEARN = budget._charged, DpsgdGlobalAdapt.learn
 ORIGINAL_FOLLOW = DpFedavg.learn
 ORIGINAL_ASK = threshold_search.ThresholdSearch.ask
@@ -62,7 +62,7 @@ def noise_over_the_groups_that_are_present(patch: Patch) -> None:
                           lambda rule, k: max((rule.group_sensitivities(k)[g] for g in present), default=0.0))
             return ORIGINAL_RELEASE(probe, groups, round_, clients)
 
-    patch.setattr(host, "_release", release)
+    patch.setattr(host, "release", release)
 
 
 def no_noise_on_counts(patch: Patch) -> None:
@@ -162,7 +162,7 @@ def a_zero_gradient_divided_by_its_norm(patch: Patch) -> None:
 
 
 def shares_of_one_in_n(patch: Patch) -> None:
-    patch.setattr(host, "client_share", lambda trust, clients: 1 / clients)
+    patch.setattr(noisy_sums, "client_share", lambda trust, clients: 1 / clients)
 
 
 def a_search_that_is_not_charged(patch: Patch) -> None:
@@ -177,11 +177,11 @@ def a_ledger_that_starts_from_zero(patch: Patch) -> None:
 
 
 def shares_of_lost_clients_counted(patch: Patch) -> None:
-    patch.setattr(host, "client_share", lambda trust, clients: noise.client_share(trust, clients + 3))
+    patch.setattr(noisy_sums, "client_share", lambda trust, clients: noise.client_share(trust, clients + 3))
 
 
 def one_stream_for_sampling_and_noise(patch: Patch) -> None:
-    patch.setattr(host, "source", lambda key, purpose, client, step: stream(key, "sampling", 0, step))
+    patch.setattr(noisy_sums, "source", lambda key, purpose, client, step: stream(key, "sampling", 0, step))
 
 
 def a_seed_after_all(patch: Patch) -> None:

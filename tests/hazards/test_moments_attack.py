@@ -27,7 +27,7 @@ from fedfair.moments.heads import Head
 from fedfair.moments.logistic import start, stepped
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import SENSITIVITY, unmixed, unsvec, within_one
-from fedfair.node import node as host
+from fedfair.node import noisy_sums as host
 from fedfair.node.moment_sums import (
     Wanted,
     participant_moments,
@@ -35,7 +35,8 @@ from fedfair.node.moment_sums import (
     sums_of_participants,
     sums_of_records,
 )
-from fedfair.node.node import Node, with_noise
+from fedfair.node.node import Node
+from fedfair.node.noisy_sums import with_noise
 from fedfair.protocol.round import Round
 
 WIDTH, DELTA, TIMES = 6, 1e-3, 4000

@@ -21,7 +21,8 @@ from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import generator
 from fedfair.models.find import build
 from fedfair.node import participant_updates as participants
-from fedfair.node.node import ClientError, Contribution, Node
+from fedfair.node.node import ClientError, Node
+from fedfair.node.noisy_sums import Contribution
 from fedfair.protocol.round import LocalSgd, Round
 from simulations import Experiment, run
 from simulations.engines.local import LocalGrid

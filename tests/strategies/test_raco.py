@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from simulations import Experiment, run
-from strategies.server.population import Population
-from strategies.server.releases.constraints import differences
+from strategies.server.population import Population, differences
 from tests.strategies.test_contract import server, weights
 from tests.strategies.two_groups import two_groups
 

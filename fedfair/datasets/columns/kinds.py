@@ -17,9 +17,8 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_integer_dtype, is_numeric_dtype
 
-from fedfair.datasets.columns.cell import sign_of
 from fedfair.datasets.columns.convention import Asked
-from fedfair.datasets.columns.quantities import UNITS
+from fedfair.datasets.columns.quantities import UNITS, sign_of
 from fedfair.datasets.columns.relations import has_id_name
 from fedfair.datasets.columns.texts import (
     AMONG_NUMBERS,

@@ -1,14 +1,17 @@
-"""Dates, durations, times of day and percentages as numbers: days since 1970, days, hours since midnight, per cent.
+"""Numbers as people and programs write them: plain ones and money, per cent, dates, durations and times of day.
 
-A value that a format with types holds, and the text by which programs write it, are the same number, to the
-microsecond. It needs the standard library alone: the program that a fit ships holds this file as it stands.
+Dates are days since 1970, durations days, times hours since midnight. A value that a format with types holds, and the
+text by which programs write it, are the same number, to the microsecond. It needs the standard library alone: the
+program that a fit ships holds this file as it stands.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
+from functools import lru_cache
 
 UNITS = {"date": "days since 1970-01-01", "duration": "days", "time": "hours since midnight",
          "percentage": "per cent"}
@@ -137,3 +140,112 @@ def _microseconds_of(hours: str | int, minutes: str | int, seconds: str | int, f
 def _microseconds(clock: time) -> int:
     """Return the microseconds since midnight."""
     return _microseconds_of(clock.hour, clock.minute, clock.second, f"{clock.microsecond:06d}")
+
+
+_MONEY = (r"US\$|R\$|A\$|C\$|[$€£¥₹₽₩₺₪฿₫₴]|kr\.?|zł|Kč|Ft|lei|Rs\.?|Fr\.|"
+          r"USD|EUR|GBP|CHF|SEK|NOK|DKK|PLN|CZK|HUF|JPY|CNY|INR|BRL|CAD|AUD|MXN|ZAR|TRY|RUB")
+_SPACES = " \u00a0\u202f\u2009"
+_SHAPE = re.compile(
+    rf"(?P<owed>\()?(?P<minus>[-+\u2212]?)[{_SPACES}]*(?P<before>{_MONEY})?[{_SPACES}]*(?P<inner>[-+\u2212]?)"
+    rf"(?P<digits>[\d.,](?:[\d.,'\u2019{_SPACES}]*[\d.,])?)(?P<power>[eE][-+]?\d+)?[{_SPACES}]*(?P<behind>{_MONEY}|[%‰])?"
+    r"(?(owed)\))", re.ASCII)
+
+
+@lru_cache(maxsize=2)
+def _digits(mark: str) -> re.Pattern[str]:
+    """Return the pattern of digits with a decimal mark, in which the other mark or a space is between thousands."""
+    other, decimals = "," if mark == "." else ".", re.escape(mark)
+    thousands = rf"[1-9]\d{{0,2}}([{other}'\u2019{_SPACES}])\d{{3}}(?:\1\d{{3}})*"
+    lakhs = r"|[1-9]\d?(?:,\d\d)+,\d{3}" if mark == "." else ""
+    return re.compile(rf"(?:{thousands}{lakhs}|\d+)(?:{decimals}\d*)?|{decimals}\d+", re.ASCII)
+
+
+def plain(text: str, mark: str, sign: str | None = None) -> str | None:
+    """Write a number as programs do, with a dot before decimals and without signs of money.
+
+    Args:
+        text: Text without spaces around it.
+        mark: Decimal mark, "." or ",".
+        sign: Sign of money or per cent that the number must have; money may be without. None allows any.
+
+    Returns:
+        The number as text, None if the text is no such number.
+    """
+    parts = _SHAPE.fullmatch(text)
+    if not parts or not _digits(mark).fullmatch(parts["digits"]):
+        return None
+    if sign is not None and (own := _sign(parts)) != sign and (own or (sign in "%‰" and sign)):
+        return None
+    negative = bool(parts["owed"]) or "-" in (signs := parts["minus"] + parts["inner"]) or "\u2212" in signs
+    digits = re.sub(rf"[^\d{re.escape(mark)}]", "", parts["digits"]).replace(mark, ".")
+    return f"{'-' * negative}{digits}{parts['power'] or ''}"
+
+
+def sign_of(text: str) -> str | None:
+    """Return the sign of money, "%" or "‰" of a number, "" if it has none; None for a text that is no number."""
+    parts = _SHAPE.fullmatch(text)
+    return _sign(parts) if parts else None
+
+
+def number_of(text: str, quantity: str, mark: str = ".") -> float | None:
+    """Return the number that a text writes as a quantity; None if it writes no such quantity.
+
+    A percentage has its sign, and a plain number none of per cent: .4 and 40 may be the same as 40 %.
+
+    Args:
+        text: Text in single spacing, without spaces around it.
+        quantity: Which of `columns.quantities.UNITS`; "" for a plain number.
+        mark: Decimal mark, "." or ",".
+
+    Examples:
+        >>> number_of("40,5 %", "percentage", ","), number_of("5 ‰", "percentage"), number_of("$4", "")
+        (40.5, 0.5, 4.0)
+        >>> number_of("40 %", ""), number_of("40", "percentage")
+        (None, None)
+        >>> number_of("1970-01-02T12:00+01:00", "date"), number_of("-1 days +18:00:00", "duration")
+        (1.4583333333333333, -0.25)
+        >>> number_of("13:30", "time"), number_of("P1DT6H", "duration"), number_of("7", "duration")
+        (13.5, 1.25, None)
+    """
+    return _READERS[quantity](text, mark)
+
+
+def _plain_number(text: str, mark: str) -> float | None:
+    """Return the number that a text writes, with any sign of money."""
+    return None if sign_of(text) in _PARTS else finite(plain(text, mark))
+
+
+def _percent(text: str, mark: str) -> float | None:
+    """Return the per cent that a number with its sign writes."""
+    sign = sign_of(text) or ""
+    number = finite(plain(text, mark)) if sign in _PARTS else None
+    return None if number is None else number / _PARTS[sign]
+
+
+_PARTS = {"%": 1, "‰": 10}
+"""Parts of one per cent, by their signs."""
+
+_READERS: dict[str, Callable[[str, str], float | None]] = {**OF_TIME, "percentage": _percent, "": _plain_number}
+
+
+def _sign(parts: re.Match[str]) -> str:
+    """Return the sign of money or per cent of a number, "" if it has none."""
+    sign: str = parts["before"] or parts["behind"] or ""
+    return sign[:-1] if sign.endswith(".") else sign
+
+
+def finite(number: object) -> float | None:
+    """Return a number in double precision; None if it is beyond that, or none."""
+    try:
+        made = float(number)  # type: ignore[arg-type]
+    except (OverflowError, TypeError):
+        return None
+    return made + 0.0 if math.isfinite(made) else None  # "-0" is 0
+
+
+def written_number(text: str) -> float | None:
+    """Return the number that a text writes, as a program does; None if it writes none."""
+    try:
+        return float(text) if text.isascii() and "_" not in text else None  # Python's own writings are no file's
+    except ValueError:
+        return None

@@ -15,8 +15,9 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from fedfair.datasets.columns.cell import folded, plain, spelled, written_number
+from fedfair.datasets.columns.cell import folded, spelled
 from fedfair.datasets.columns.convention import Reading
+from fedfair.datasets.columns.quantities import plain, written_number
 
 ALWAYS = frozenset({"", "?", "#N/A", "#N/A N/A", "#NA", "#NULL!", "<NA>", "N/A", "n/a", "NA", "NULL", "null", "NaN",
                     "nan", "-nan", "-NaN", "None"})

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import take
 
-from fedfair.datasets.columns.cell import number_of, plain, sign_of
 from fedfair.datasets.columns.convention import ALL, Asked, Decimal
+from fedfair.datasets.columns.quantities import number_of, plain, sign_of
 from fedfair.datasets.columns.texts import without_words
 from fedfair.datasets.names import toml_key
 

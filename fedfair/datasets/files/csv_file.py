@@ -19,8 +19,9 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from fedfair.datasets.columns.cell import folded, plain, repeated, spelled
+from fedfair.datasets.columns.cell import folded, repeated, spelled
 from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.quantities import plain
 from fedfair.datasets.files.plain_rows import said_separator
 from fedfair.datasets.files.text_file import Text, text_of
 

@@ -15,8 +15,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fedfair.datasets.columns.cell import spelled, written_number
+from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.quantities import written_number
 from fedfair.datasets.columns.texts import ALWAYS
 from fedfair.datasets.names import value_name, visible, warn_once
 

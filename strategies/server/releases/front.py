@@ -17,8 +17,7 @@ from fedfair.fairness.noisy_figures import NoisyCounts
 from fedfair.moments.front import Front
 from fedfair.node.front_counts import HELD_OUT
 from strategies.server.population import Population
-from strategies.server.replies.reply_checks import sender
-from strategies.server.replies.tensor_checks import check_counts, check_tensors
+from strategies.server.replies.reply_checks import check_counts, check_tensors, sender
 
 CHOSEN_ON = ("valid", LEFT_OUT)
 """Parts on which a classifier is chosen: a front has figures of one of them."""

@@ -24,9 +24,8 @@ from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
 from fedfair.secure_sums.masks import BYTES, Words, opened_sum
 from strategies.server.population import Population
-from strategies.server.replies.reply_checks import SAME, UNCHANGED, config, sender
+from strategies.server.replies.reply_checks import SAME, UNCHANGED, check_tensors, config, sender
 from strategies.server.replies.requests import answers, numbering
-from strategies.server.replies.tensor_checks import check_tensors
 from strategies.server.training import Training
 
 _LONGEST = 1024  # bytes of a key, a share or a sealed pair of shares

@@ -28,16 +28,18 @@ from strategies.server.population import Population
 from strategies.server.replies.reply_checks import (
     UNCHANGED,
     Sender,
+    check_group_counts,
     check_request,
     check_same_clients,
     check_size,
     check_success,
+    check_tensors,
     named,
     refuse_doubles,
+    refuse_infinite,
     sender,
 )
 from strategies.server.replies.size_checks import population_of, refuse_absent_groups, refuse_other_study
-from strategies.server.replies.tensor_checks import check_group_counts, check_tensors, refuse_infinite
 from strategies.server.training import Training
 
 log = logging.getLogger(__name__)

@@ -14,8 +14,15 @@ from fedfair.node.node import ClientError
 from fedfair.protocol.fields import MOST_CLIENTS
 from strategies.server.population import Population
 from strategies.server.replies.foreign_values import shown
-from strategies.server.replies.reply_checks import MOST_RECORDS, SAME, Sender, check_program, config, sender
-from strategies.server.replies.tensor_checks import check_tensors
+from strategies.server.replies.reply_checks import (
+    MOST_RECORDS,
+    SAME,
+    Sender,
+    check_program,
+    check_tensors,
+    config,
+    sender,
+)
 
 
 def population_of(replies: Sequence[Message], in_a_row: bool = False) -> Population:

@@ -13,9 +13,19 @@ from hypothesis import strategies as st
 
 from fedfair.fairness.decision_counts import CONFUSION, LEVELS, SCORES, Deciding, factors
 from fedfair.fairness.group_counts import GroupCounts, Scores
-from fedfair.fairness.intervals import Estimate, difference, folded, of_cells, quantile, rate, ratio, size
+from fedfair.fairness.intervals import (
+    Estimate,
+    covariance,
+    difference,
+    folded,
+    of_cells,
+    quantile,
+    rate,
+    ratio,
+    size,
+    spread_of,
+)
 from fedfair.fairness.metrics import ALL, metrics
-from fedfair.fairness.noise_spread import covariance, spread_of
 from fedfair.fairness.noisy_figures import NoisyCounts, Summed, constant_counts, made_alike
 
 _DRAWS = 2000

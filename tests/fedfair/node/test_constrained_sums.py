@@ -17,7 +17,8 @@ from fedfair.mechanisms.counting import GroupSizes, Predictions
 from fedfair.mechanisms.noise import Trust
 from fedfair.models.find import build
 from fedfair.node.constrained_sums import constrained_sum
-from fedfair.node.node import Contribution, Node
+from fedfair.node.node import Node
+from fedfair.node.noisy_sums import Contribution
 from fedfair.protocol.round import Round
 
 K, CLASSES, CLIP = 3, 2, 0.7

@@ -14,7 +14,8 @@ from fedfair.datasets import GroupedDataset, Parts
 from fedfair.mechanisms.counting import Above, Losses
 from fedfair.models.find import build
 from fedfair.node.loss_sums import sum_and_losses
-from fedfair.node.node import Contribution, Node
+from fedfair.node.node import Node
+from fedfair.node.noisy_sums import Contribution
 from fedfair.protocol.round import Round
 from tests.fedfair.node.test_ranked_sums import CLIP, ROUND, records
 

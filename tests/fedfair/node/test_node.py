@@ -28,7 +28,8 @@ from fedfair.mechanisms.counting import Above, AboveAndBelow, AtMost, CountQuery
 from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import poisson
 from fedfair.models.find import build
-from fedfair.node.node import ClientError, Contribution, Node
+from fedfair.node.node import ClientError, Node
+from fedfair.node.noisy_sums import Contribution
 from fedfair.protocol.round import LocalTraining, Round
 from tests.for_each import for_each
 

@@ -21,7 +21,7 @@ from fedfair.datasets import DATASETS, GroupedDataset, Source
 from fedfair.mechanisms import noise
 from fedfair.mechanisms.clipping import sensitivity
 from fedfair.mechanisms.noise import Trust
-from fedfair.node import node as host
+from fedfair.node import noisy_sums as host
 from simulations import Experiment, run
 from simulations.audits.audit import DEFAULTS, audit
 from simulations.audits.audit_table import audit_table, audits, by_group

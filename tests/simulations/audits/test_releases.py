@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from fedfair.mechanisms import noise
 from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import Source, source
-from fedfair.node import node as host
+from fedfair.node import noisy_sums as host
 from simulations import Experiment
 from simulations.audits.audit import DEFAULTS
 from simulations.audits.releases import ReleaseAudit, audit_releases

@@ -1,4 +1,4 @@
-"""A table with every kind of column, and the folder of its fit."""
+"""Tables with every kind of column, and the folders of their fits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.save import save
+from tests.simulations.fitting.forms import SETTINGS, table
 
 
 def people(rows: int = 3000) -> pd.DataFrame:
@@ -30,4 +31,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = fit(Wanted(people(), "outcome", "age,sex", 5.0, settings=settings))
     out = tmp_path_factory.mktemp("fits") / "people"
     save(made, out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a fit of `forms.table`."""
+    out = tmp_path_factory.mktemp("fits") / "ill"
+    save(fit(Wanted(table(), "ill", "sex", 20.0, settings=SETTINGS)), out)
     return out

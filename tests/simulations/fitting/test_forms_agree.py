@@ -22,7 +22,7 @@ from simulations.fitting.fit_folder import Story
 from simulations.fitting.onnx_model import onnx_model
 from simulations.fitting.save import save
 from simulations.results.classifier import predict
-from tests.simulations.fitting.test_new_rows import by_command, by_program
+from tests.simulations.fitting.forms import by_command, by_program
 
 ROWS = 1500
 LEARNED: dict[str, dict[str, list[Any]]] = {

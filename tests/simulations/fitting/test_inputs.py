@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from torch.utils.data import TensorDataset
 
-from fedfair.datasets.files import in_memory
+from fedfair.datasets.files import data_frames, in_memory
 from simulations.fitting.card import story_table
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
@@ -78,8 +78,8 @@ def test_arrays_and_torch_data_sets_are_fitted() -> None:
     frame = people()
     x = torch.tensor(frame[["income"]].assign(town=frame["town"] == "y").to_numpy(dtype="float64"))
     y, group = torch.tensor(frame["good"] == "yes").long(), torch.tensor(frame["sex"] == "f").long()
-    arrays = in_memory.frame_of(x.numpy(), y.numpy(), group.numpy())
-    for table in (arrays, in_memory.frame_of_dataset(TensorDataset(x, y, group))):
+    arrays = data_frames.frame_of(x.numpy(), y.numpy(), group.numpy())
+    for table in (arrays, data_frames.frame_of_dataset(TensorDataset(x, y, group))):
         made = fit(Wanted(table, "label", "group", 50.0))
         predicted = TrainedClassifier.of(made.result).predict(arrays)
         assert (predicted == y.numpy()).mean() > .85

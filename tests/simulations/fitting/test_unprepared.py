@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from simulations.cli import app
 from simulations.fitting.fit_folder import Story
-from tests.simulations.fitting.test_new_rows import by_program
+from tests.simulations.fitting.forms import by_program
 from tests.simulations.fitting.unprepared import ROWS, TABLES, Unprepared
 from tests.simulations.report.test_browser import browser
 

@@ -15,8 +15,7 @@ from simulations.plans.compare import compare, experiments
 from simulations.results.comparison import Comparison
 from simulations.results.result import compared
 from simulations.results.terminal_table import comparison_table, results_table
-from simulations.statistics.marks import marks
-from simulations.statistics.measures import measures
+from simulations.statistics.measures import marks, measures
 from simulations.statistics.over_seeds import comparisons, constant_models, findings
 from simulations.statistics.statements import coverage, favourable_sentence, statements, unequal_epsilons, verdict
 from simulations.statistics.summary import final_test, summarise

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedfair.mechanisms import noise
 from fedfair.mechanisms.randomness import Source
-from fedfair.node import node as host
+from fedfair.node import noisy_sums as host
 from fedfair.protocol.round import Charge, Round
 from simulations import run
 from simulations.engines.checkpoint import Checkpoint

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfair.datasets.columns.cell import Column, number_of
+from fedfair.datasets.columns.cell import Column
 from fedfair.datasets.columns.convention import Asked, as_read
 from fedfair.datasets.columns.kinds import understand
-from fedfair.datasets.columns.quantities import UNITS, WRITTEN, quantity_of, quantity_of_text
+from fedfair.datasets.columns.quantities import UNITS, WRITTEN, number_of, quantity_of, quantity_of_text
 from fedfair.datasets.columns.texts import way_of
 from fedfair.datasets.columns.tidy import reading_of, tidied, typed_numbers
 from fedfair.datasets.table import from_table

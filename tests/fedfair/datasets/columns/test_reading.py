@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 import torch
 
-from fedfair.datasets.columns.cell import plain, spelled
+from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked, in_bands
 from fedfair.datasets.columns.kinds import understand
+from fedfair.datasets.columns.quantities import plain
 from fedfair.datasets.columns.texts import doubtful_mark, same_capitals
 from fedfair.datasets.columns.tidy import reading_of, tidied
 from fedfair.datasets.features.encoder import encode

@@ -28,7 +28,7 @@ from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.texts import ALWAYS, AMONG_NUMBERS
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.features.kept_table import kept_table
-from fedfair.datasets.files import in_memory
+from fedfair.datasets.files import data_frames, in_memory
 from fedfair.datasets.files.chunks import chunks_of
 from fedfair.protocol.task import Task
 from simulations.settings.experiment import Experiment
@@ -63,8 +63,8 @@ def test_a_table_in_memory_is_the_same_as_in_a_file(cache: Path) -> None:
 
 def test_arrays_and_torch_data_sets_are_tables() -> None:
     x, y, group = torch.arange(120.0).view(ROWS, 2), torch.arange(ROWS) % 2, torch.arange(ROWS) % 3
-    frame = in_memory.frame_of_dataset(TensorDataset(x, y, group))
-    pd.testing.assert_frame_equal(frame, in_memory.frame_of(x.numpy(), y.numpy(), group.numpy()))
+    frame = data_frames.frame_of_dataset(TensorDataset(x, y, group))
+    pd.testing.assert_frame_equal(frame, data_frames.frame_of(x.numpy(), y.numpy(), group.numpy()))
     data = Task(csv=frame, label="label", group="group").data().train
     assert data.columns[:2] == ("x0", "x1")
     assert data.names == ("0", "1", "2")
@@ -72,9 +72,9 @@ def test_arrays_and_torch_data_sets_are_tables() -> None:
 
 def test_what_is_no_table_is_refused() -> None:
     with pytest.raises(ValueError, match="give x as"):
-        in_memory.frame_of(np.zeros((3, 2, 2)), [0, 1, 1], [0, 1, 1])
+        data_frames.frame_of(np.zeros((3, 2, 2)), [0, 1, 1], [0, 1, 1])
     with pytest.raises(ValueError, match=r"an example is not \(features, label, group\)"):
-        in_memory.frame_of_dataset(TensorDataset(torch.zeros(3, 2), torch.zeros(3)))
+        data_frames.frame_of_dataset(TensorDataset(torch.zeros(3, 2), torch.zeros(3)))
     with pytest.raises(ValueError, match="make the values of each column of one kind"):
         in_memory.written(pd.DataFrame({"a": [1j, 2j]}))
 
@@ -138,7 +138,7 @@ def test_a_value_has_one_name_in_the_training_and_in_new_rows(cells: list[Any]) 
 
 def test_categories_of_durations_are_durations() -> None:
     stays = pd.DataFrame({"stay": pd.Categorical([pd.Timedelta(days=1), pd.Timedelta(days=3)])})
-    assert in_memory.as_pandas(stays)["stay"].dtype.kind == "m"
+    assert data_frames.as_pandas(stays)["stay"].dtype.kind == "m"
 
 
 def test_what_a_killed_program_left_is_removed_by_the_next(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_whole_numbers_of_arrow_stay_exact_beside_a_gap(made: str) -> None:
     table = {"Arrow": pa.table, "polars": lambda data: pytest.importorskip("polars").DataFrame(data)}[made]
     file = in_memory.written(table({"id": IDS * 20, "good": [0, 1] * 30}))
     assert pq.read_table(file)["id"].to_pylist() == IDS * 20
-    assert in_memory.as_pandas(table({"id": IDS}))["id"].tolist()[:2] == IDS[:2]
+    assert data_frames.as_pandas(table({"id": IDS}))["id"].tolist()[:2] == IDS[:2]
 
 
 def test_intervals_are_categories_and_periods_are_dates() -> None:
@@ -227,5 +227,5 @@ def test_what_parquet_cannot_hold_is_a_sentence() -> None:
 
 def test_a_table_is_made_one_of_arrow_once() -> None:
     table = pa.table({"age": [20, 40]})
-    assert in_memory.as_arrow(table) is table
-    assert in_memory.as_arrow(pl.DataFrame({"age": [20, 40]})) == table
+    assert data_frames.as_arrow(table) is table
+    assert data_frames.as_arrow(pl.DataFrame({"age": [20, 40]})) == table
