@@ -224,7 +224,7 @@ def predict(
     from simulations.results.classifier import TrainedClassifier, with_predictions  # here: it needs scikit-learn
 
     if out is not None:
-        refuse_as_file(out)
+        refuse_as_file(out, Path(file))
     classifier = TrainedClassifier.load(folder, run).set_params(unreadable=unreadable)
     if not classifier.columns:
         raise ValueError(f"the model in {folder} was trained on records that are not rows of a table: give their "

@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 from fedfair import FairPrivateClassifier
 from simulations.results.classifier import TrainedClassifier
+from tests.for_each import for_each
 from tests.simulations.fitting.tables import people
 
 
@@ -78,6 +79,21 @@ def test_without_groups_it_is_a_private_classifier() -> None:
     y = (x @ [1.0, -1.0, 0.5, 0.0] + draws.logistic(size=5000) * 0.3 > 0).astype(int)
     made = FairPrivateClassifier(epsilon=3.0).fit(x, y)
     assert made.score(x, y) > LogisticRegression().fit(x, y).score(x, y) - 0.05
+
+
+@for_each("names", [["years ", "the  town"], ["years\n(of work)", "town"], [0, 1],
+                    pd.MultiIndex.from_tuples([("a", "years"), ("b", "town")])])
+def test_a_table_that_was_fitted_is_predicted_however_its_columns_are_named(names: Any) -> None:
+    years, sex = np.arange(600) % 30, ["f", "f", "m"] * 200
+    x = pd.DataFrame({"years": years, "town": np.where(years % 2 == 0, "Ulm", "Kiel")}).set_axis(names, axis=1)
+    made = FairPrivateClassifier(epsilon=20.0, monotonic_cst={names[0]: 1}, random_state=0).fit(
+        x, years > 14, sensitive_features=sex)
+    assert made.score(x, years > 14) > 0.9
+    decided = TrainedClassifier.of(made.fitted_.result).predict(x)
+    assert decided.tolist() == made.predict(x).tolist()
+    twice = pd.concat([x, x.iloc[:, :1]], axis=1)
+    with pytest.raises(ValueError, match=r"X names column .* more than once: give each column a name of its own"):
+        FairPrivateClassifier().fit(twice, years > 14, sensitive_features=sex)
 
 
 @pytest.mark.slow
