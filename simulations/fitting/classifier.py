@@ -125,6 +125,10 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             times, "time")
         numbers = [name for name in names if name in decimals or (
             is_numeric_dtype(frame[name]) and not is_bool_dtype(frame[name]))]
+        of_groups = next((name for name in ("gap", "gap_among") if getattr(self, name) is not None), None)
+        if sensitive_features is None and of_groups:
+            raise ValueError(f"{of_groups} is given, but no groups: give sensitive_features, the group of each row, or "
+                             f"leave {of_groups} out")
         codes = np.searchsorted(self.classes_, labels)
         table = frame.assign(**{_LABEL: [f"{code:06d}" for code in codes]})
         group = _LABEL

@@ -120,6 +120,9 @@ def test_what_cannot_be_is_refused(rows: pd.DataFrame, settings: dict[str, objec
         FairPrivateClassifier().fit(x, y, sensitive_features=["a", "b", "a"])
     with pytest.raises(ValueError, match="y has no class in row 3"):
         FairPrivateClassifier().fit(x, y.astype(object).mask(y.index == 2, None), sensitive_features=sex)
+    for limit in ({"gap": 0.05}, {"gap_among": ["f", "m"]}):
+        with pytest.raises(ValueError, match=f"{next(iter(limit))} is given, but no groups: give sensitive_features"):
+            FairPrivateClassifier(**limit).fit(x, y)  # type: ignore[arg-type]
     for name in ("label (y)", "sensitive feature", "site of the row"):
         with pytest.raises(ValueError, match="give it another name"):
             FairPrivateClassifier().fit(x.rename(columns={"age": name}), y, sensitive_features=sex, sites=sex)
