@@ -35,7 +35,8 @@ def with_declared(made: Experiment, table: Chunks, directed: Sequence[str]) -> E
             a group that is named is none.
     """
     said = (*(made.categorical or ()), *(made.answers or ()), *made.numbers, *dict(made.quantities or ()),
-            *dict(made.edges or ()), *(known.column for known in (*(made.ranges or ()), *(made.categories or ()))))
+            *dict(made.edges or ()), *(known.column for known in made.ranges or ()),
+            *(known.column for known in made.categories or ()))
     for column in filter(None, (made.label, *made.attribute_columns, made.site, *directed, *said)):
         if column not in table.names:
             raise unknown("column", column, table.names)
