@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from fedfair.datasets.columns.cell import repeated
 from fedfair.datasets.columns.convention import ALL, Asked, band_names
 from fedfair.datasets.columns.quantities import written_number
 from fedfair.datasets.features.encoding import OTHER, Feature
@@ -159,10 +161,27 @@ def _schema(values: Mapping[str, Any]) -> Schema:
     if not str(values.get("source", "")).strip():
         raise ValueError("source is missing: say where ranges and categories are published")
     ranges = tuple(Range(column, float(low), float(high)) for column, (low, high) in values.get("ranges", {}).items())
-    lists = tuple(Listed(column, tuple(map(str, names))) for column, names in values.get("categories", {}).items())
-    group = values.get("group", "")
-    return Schema(str(values["source"]), ranges, lists, str(values.get("label", "")),
-                  group if isinstance(group, str) else as_text(group))
+    lists = tuple(_list(column, names) for column, names in values.get("categories", {}).items())
+    endless = [known.column for known in ranges if not isfinite(known.low) or not isfinite(known.high)]
+    both = sorted({known.column for known in ranges} & {known.column for known in lists})
+    if endless or both:
+        raise ValueError(f"the range of {endless[0]} has no end: give two numbers" if endless else
+                         f"{both[0]} has a range and a list of categories: keep one of them")
+    label, group = values.get("label", ""), values.get("group", "")
+    if not isinstance(label, str):
+        raise ValueError(f"label is {label!r}: name its column, and list its classes among the categories")
+    return Schema(str(values["source"]), ranges, lists, label, group if isinstance(group, str) else as_text(group))
+
+
+def _list(column: str, names: Any) -> Listed:
+    """Return the categories of a column; raise `ValueError` for what is no list of different ones."""
+    if not isinstance(names, list) or not names:
+        raise ValueError(f"the categories of {column} are {names!r}: give a list")
+    made = Listed(column, tuple(map(str, names)))
+    twice = repeated(made.categories)
+    if twice is not None:
+        raise ValueError(f"{column} lists {twice!r} more than once: list each category once")
+    return made
 
 
 def _listed(data: GroupedDataset, lists: Mapping[str, Sequence[str]]) -> GroupedDataset:

@@ -99,9 +99,15 @@ def fit(
     given = {"favourable": favourable, "schema_file": None if schema is None else str(schema), "encoding": encoding,
              "attribute_in_model": attribute_in_model, "without": names_of(without) or None, "seed": seed,
              "gap_among": names_of(gap_among) or None}
-    settings: dict[str, Any] = {**{name: value for name, value in given.items() if value is not None}, **pairs(set_)}
+    also = pairs(set_)
+    twice = next((name for name, value in also.items() if given.get(name) not in (None, False, value)), None)
+    if twice is not None:
+        raise ValueError(f"{twice} is {given[twice]!r} by its option and {also[twice]!r} by --set: say it once")
+    settings: dict[str, Any] = {**{name: value for name, value in given.items() if value is not None}, **also}
     if out is not None:
         refuse_folder(out)
+    if out is not None and count_in is not None and count_in.resolve().is_relative_to(out.resolve()):
+        raise ValueError(f"{count_in} is in {out}, which a fit writes as a whole: count in a file beside it")
     given_beside = {} if beside is None else read_beside(beside)
     counted = "" if count_in is None else f"; {count_in} counts the fit once it had begun to release something"
     with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"), \
@@ -224,7 +230,7 @@ def predict(
     from simulations.results.classifier import TrainedClassifier, with_predictions  # here: it needs scikit-learn
 
     if out is not None:
-        refuse_as_file(out)
+        refuse_as_file(out, Path(file))
     classifier = TrainedClassifier.load(folder, run).set_params(unreadable=unreadable)
     if not classifier.columns:
         raise ValueError(f"the model in {folder} was trained on records that are not rows of a table: give their "

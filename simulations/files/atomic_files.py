@@ -51,12 +51,33 @@ def write_bytes(path: Path, content: bytes) -> None:
         new.write_bytes(content)
 
 
-def refuse_as_file(path: Path) -> None:
-    """Raise `OSError` if a file could not be written at `path`; change nothing."""
+def refuse_as_file(path: Path, read: Path | None = None) -> None:
+    """Raise `OSError` if a file could not be written at `path`, or should not; change nothing.
+
+    It does not replace the file that is `read`, nor a file of a finished run, which cost epsilon; but its page.
+    """
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file in it, for example {path / 'out'}{path.suffix}")
     _refuse_device(path)
+    if read is not None and read.exists() and path.exists() and path.samefile(read):
+        raise FileExistsError(f"{path} is the file that is read, which would be replaced: name another file")
+    if path.name != PAGE and path.exists() and path.name in _files_of_a_run(path.parent):
+        raise FileExistsError(f"{path} is a file of the result in {path.parent}, which would be lost, and the epsilon "
+                              "that it cost with it: name another file")
     refuse_unwritable(path.parent)
+
+
+PAGE = "report.html"
+"""Page of a result's folder, which can be made anew."""
+
+
+def _files_of_a_run(folder: Path) -> set[str]:
+    """Return the names of the files that the ledgers of a folder tell of; none if there is no ledger."""
+    with suppress(OSError, ValueError, AttributeError):
+        ledger = json.loads((folder / "ledger.json").read_text(encoding="utf-8"))
+        ledgers = [ledger] if "files" in ledger else ledger.values()
+        return {"ledger.json"}.union(*(each["files"] for each in ledgers))
+    return set()
 
 
 def _refuse_device(path: Path) -> None:

@@ -222,9 +222,9 @@ class Spending:
             ValueError: If the file holds something else.
         """
         with FileLock(f"{self.path}.lock"):
-            self._lines()
+            ends = not self._lines() or self.path.read_bytes().endswith(b"\n")  # not all editors end the last line
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"epsilon": epsilon, "delta": delta}) + "\n")
+                file.write("\n" * (not ends) + json.dumps({"epsilon": epsilon, "delta": delta}) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
 
@@ -256,7 +256,10 @@ class Spending:
             return []
         try:
             lines = [from_json(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
-            return [{"epsilon": float(line["epsilon"]), "delta": float(line["delta"])} for line in lines]
+            counted = [{name: float(line[name]) for name in ("epsilon", "delta")} for line in lines]
+            if not all(math.isfinite(spent) and spent >= 0 for line in counted for spent in line.values()):
+                raise ValueError("no fit costs less than nothing")
+            return counted
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{self.path} is no count of fits: name a file that is not there yet, or one that a fit "
                              "has begun") from None

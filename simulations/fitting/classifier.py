@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fedfair.accounting import Ledger
+from fedfair.datasets.columns.cell import repeated, spelled
 from fedfair.datasets.columns.tidy import declared_quantity
 from fedfair.datasets.files.data_frames import as_arrow, table_or_array
 from fedfair.datasets.names import value_name
@@ -124,6 +125,10 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             times, "time")
         numbers = [name for name in names if name in decimals or (
             is_numeric_dtype(frame[name]) and not is_bool_dtype(frame[name]))]
+        of_groups = next((name for name in ("gap", "gap_among") if getattr(self, name) is not None), None)
+        if sensitive_features is None and of_groups:
+            raise ValueError(f"{of_groups} is given, but no groups: give sensitive_features, the group of each row, or "
+                             f"leave {of_groups} out")
         codes = np.searchsorted(self.classes_, labels)
         table = frame.assign(**{_LABEL: [f"{code:06d}" for code in codes]})
         group = _LABEL
@@ -190,15 +195,21 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return card_in_markdown(told(self.fitted_))
 
     def _frame(self, X: Any, reset: bool) -> tuple[pd.DataFrame, list[str]]:
-        """Return rows as a DataFrame whose columns have texts for names; remember the names if `reset`."""
+        """Return rows as a DataFrame with names that are texts, as a fit spells them; remember the names if `reset`.
+
+        Raises `ValueError` for a name that two columns have.
+        """
         X = table_or_array(X)
         if not isinstance(X, pd.DataFrame):
             values = validate_data(self, X, reset=reset, ensure_all_finite="allow-nan", dtype="numeric")
             names = [f"x{number}" for number in range(values.shape[1])]
             return pd.DataFrame(values.astype("float64"), columns=names), names
+        names = [spelled(str(name)) for name in X]
+        twice = repeated(names)
+        if twice is not None:
+            raise ValueError(f"X names column {twice!r} more than once: give each column a name of its own")
         validate_data(self, X, reset=reset, skip_check_array=True)
-        frame = X.rename(columns=str).reset_index(drop=True)
-        return frame, list(frame.columns)
+        return X.set_axis(names, axis=1).reset_index(drop=True), names
 
     def __sklearn_tags__(self) -> Any:
         """Say that missing values are allowed."""
@@ -214,8 +225,8 @@ def _declared_by_arrow(X: Any) -> tuple[list[str], list[str]]:
     import pyarrow as pa
 
     fields = X.schema if isinstance(X, pa.Table) else ()
-    return ([field.name for field in fields if pa.types.is_decimal(field.type)],
-            [field.name for field in fields if pa.types.is_time(field.type)])
+    return ([spelled(field.name) for field in fields if pa.types.is_decimal(field.type)],
+            [spelled(field.name) for field in fields if pa.types.is_time(field.type)])
 
 
 def _categories(frame: pd.DataFrame, others: Collection[str]) -> list[str]:
@@ -244,7 +255,7 @@ def _directions(asked: Any) -> tuple[str, ...]:
         return ()
     if not isinstance(asked, Mapping) or any(way not in (-1, 0, 1) for way in asked.values()):
         raise ValueError(f"monotonic_cst is {asked!r}: give 1, 0 or -1 by column, for example {{'years': 1}}")
-    return tuple(f"{name}={'up' if way > 0 else 'down'}" for name, way in asked.items() if way)
+    return tuple(f"{spelled(str(name))}={'up' if way > 0 else 'down'}" for name, way in asked.items() if way)
 
 
 def _place(classes: NDArray[Any], favourable: Any) -> int:

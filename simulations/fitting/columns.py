@@ -34,7 +34,9 @@ def with_declared(made: Experiment, table: Chunks, directed: Sequence[str]) -> E
         ValueError: If a column that is named is not there, cannot have its role, or holds dates by its declaration, or
             a group that is named is none.
     """
-    said = (*(made.categorical or ()), *(made.answers or ()))
+    said = (*(made.categorical or ()), *(made.answers or ()), *made.numbers, *dict(made.quantities or ()),
+            *dict(made.edges or ()), *(known.column for known in made.ranges or ()),
+            *(known.column for known in made.categories or ()))
     for column in filter(None, (made.label, *made.attribute_columns, made.site, *directed, *said)):
         if column not in table.names:
             raise unknown("column", column, table.names)

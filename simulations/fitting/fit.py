@@ -301,6 +301,9 @@ def settings_of(wanted: Wanted, own: Mapping[str, Any]) -> dict[str, Any]:
     data = str(wanted.data) if isinstance(wanted.data, Path) else wanted.data
     apart = {"duplicates": "apart"} if isinstance(data, Query) else {}  # until rows are held out
     named = {"csv": data, "label": wanted.label or None, "group": wanted.group or None, "site": wanted.site}
+    for name, value in named.items():
+        if value is not None and name in wanted.settings and (name == "csv" or wanted.settings[name] != value):
+            raise ValueError(f"{name} is among the settings, but a fit is told it apart: leave it out of the settings")
     options = {"constraint": wanted.constraint, "logistic_steps": "auto",
                **({} if wanted.gap is None else {"gap": wanted.gap}),
                **({"monotone": wanted.monotone} if wanted.monotone else {})}

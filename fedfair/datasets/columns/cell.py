@@ -18,6 +18,7 @@ from typing import NamedTuple
 from unicodedata import normalize
 
 from fedfair.datasets.columns.quantities import (
+    ROUNDED,
     WRITTEN,
     duration_text,
     finite,
@@ -98,6 +99,9 @@ class Column(NamedTuple):
         if text is None:
             return self.gap
         known = self.known or ()
+        if isinstance(cell, float) and abs(cell) >= ROUNDED and any(
+                finite(number) != number for number in map(written_number, known) if number is not None):
+            return None  # a code that a double has rounded, where the training had whole numbers
         if text in known:
             return text
         if self.same_capitals and folded(text) in (by_letters := {folded(name): name for name in known}):

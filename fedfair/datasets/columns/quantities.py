@@ -243,9 +243,25 @@ def finite(number: object) -> float | None:
     return made + 0.0 if math.isfinite(made) else None  # "-0" is 0
 
 
+_WHOLE = re.compile(r"([-+]?\d+)(?:\.0*)?", re.ASCII)
+ROUNDED = 2.0**53
+"""From here on a double may be any of several whole numbers, such as codes of 17 digits."""
+
+
 def written_number(text: str) -> float | None:
-    """Return the number that a text writes, as a program does; None if it writes none."""
+    """Return the number that a text writes, as a program does, a whole one exactly; None if it writes none.
+
+    Examples:
+        >>> written_number("01.0") == written_number("1"), written_number("1e3"), written_number("1e17")
+        (True, 1000.0, None)
+        >>> written_number("12345678901234567") == written_number("12345678901234568")
+        False
+    """
+    whole = _WHOLE.fullmatch(text)
     try:
-        return float(text) if text.isascii() and "_" not in text else None  # Python's own writings are no file's
+        if whole:
+            return int(whole[1])
+        number = float(text) if text.isascii() and "_" not in text else None  # Python's own writings are no file's
     except ValueError:
         return None
+    return number if number is None or abs(number) < ROUNDED else None

@@ -9,7 +9,6 @@ bound is no number, and a column may have several units.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 
@@ -34,7 +33,6 @@ AMONG_NUMBERS = frozenset({
 _NEGATIVE = (-1, -9, -99, -999, -9999, -99999, -999999, -8, -88, -888, -8888, -7, -77, -777)
 _POSITIVE = (999, 9999, 99999, 999999, 888, 8888, 777, 7777)
 _APART = 5  # times the spread of the other values: a mark lies further away than that
-_WHOLE = re.compile(r"[+-]?[0-9]+")
 _CODE = re.compile(r"[A-Z]{2}")
 _SPELLED = r"(?:[!-~]+(?: [!-~]+)*)?"  # visible ASCII, with single spaces: most texts, which are told at once
 _NUMBER = r"[-+\u2212]?(?:\d{1,3}(?:[,.'\u2019\u00a0\u202f ]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?|[.,]\d+)"
@@ -145,8 +143,8 @@ def written_twice(names: Iterable[str]) -> list[tuple[str, ...]]:
     """
     sets: dict[float, set[str]] = {}  # a whole number and a double that is equal are one key
     for name in names:
-        number = int(name) if _WHOLE.fullmatch(name) else written_number(name)  # doubles merge beyond 2^53
-        if number is not None and math.isfinite(number):
+        number = written_number(name)
+        if number is not None:
             sets.setdefault(number, set()).add(name)
     return [tuple(sorted(names)) for names in sets.values() if len(names) > 1]
 

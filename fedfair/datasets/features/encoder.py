@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedfair.datasets.columns.cell import folded
 from fedfair.datasets.columns.convention import MISSING, PLAIN, Reading, in_bands
+from fedfair.datasets.columns.quantities import written_number
 from fedfair.datasets.columns.tidy import cells, column_numbers, named, tidied_column
 from fedfair.datasets.features.cells import Cells, Column, Held
 from fedfair.datasets.features.encoding import OTHER, Encoding, Feature
@@ -134,9 +135,12 @@ def _meanings(column: pd.Series, tidy: pd.Series, known: tuple[str, ...], readin
     """
     yield column.astype(str).str.strip()
     yield tidy.astype(str)
-    numbers = pd.to_numeric(pd.Series(known), errors="coerce")
-    by_number = {number: text for number, text in zip(numbers, known, strict=True) if (numbers == number).sum() == 1}
-    yield pd.to_numeric(tidy, errors="coerce").map(by_number)
+    by_number: dict[float | None, list[str]] = {}
+    for text in known:
+        by_number.setdefault(written_number(text), []).append(text)
+    by_number.pop(None, None)
+    only: dict[float | None, str] = {number: texts[0] for number, texts in by_number.items() if len(texts) == 1}
+    yield pd.Series([only.get(written_number(text)) for text in tidy.astype(str)], tidy.index, dtype="object")
     if reading.same_capitals:
         yield tidy.astype(str).map(folded).map({folded(text): text for text in known})
 

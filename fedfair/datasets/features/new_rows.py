@@ -19,6 +19,7 @@ from fedfair.datasets.columns.cell import (
     counted_as_other,
     refuse_absent,
     repeated,
+    spelled,
     truth_values,
     unreadable,
     without_values,
@@ -64,7 +65,7 @@ def read_new(frame: pd.DataFrame, encoding: Encoding, unread: Unreadable = "refu
         ValueError: If a column is absent, or a cell that must be a number is none; the message says which.
     """
     columns = columns_of(encoding)
-    names = [*map(str, frame)]
+    names = [spelled(str(name)) for name in frame]  # as the training's names
     refuse_absent(names, [column.name for column in columns])
     needed = {column.name for column in columns}
     twice = repeated(name for name in names if name in needed)

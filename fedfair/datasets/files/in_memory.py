@@ -26,6 +26,7 @@ import pandas as pd
 import pooch
 import psutil
 
+from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.tidy import with_columns
 from fedfair.datasets.files.data_frames import of_no_type, table_of
 from fedfair.datasets.files.query import Query
@@ -197,7 +198,8 @@ def _write(frame: Any, path: Path) -> None:
 
     Raises `ValueError` for what is no table, or Arrow has no column for, and for a name that two columns have.
     """
-    frame = table_of(frame).rename(columns=str)
+    frame = table_of(frame)
+    frame = frame.set_axis([spelled(str(name)) for name in frame], axis=1)
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise ValueError(f"the table names column {twice[0]!r} more than once: give each column a name of its own")

@@ -218,7 +218,7 @@ def read_json_table(path: Path) -> pd.DataFrame:
 
 
 def refuse_nested(path: Path, needed: Collection[str]) -> None:
-    """Raise `ValueError` for new rows of which a cell that a model needs is a list, or a record of its own.
+    """Raise `ValueError` for new rows of which a cell that a model needs is a list, a record of its own, or two values.
 
     In the table that trained the model it was an empty cell; a new row would be decided by that in silence.
 
@@ -230,9 +230,10 @@ def refuse_nested(path: Path, needed: Collection[str]) -> None:
         return
     for number, record in enumerate(_records(path), 1):
         for name, value in record.items() if isinstance(record, dict) else ():
-            if isinstance(value, list | dict) and spelled(name) in needed:
-                raise ValueError(f"column {spelled(name)!r} has {'a list' if isinstance(value, list) else 'a record'} "
-                                 f"in row {number} of {path}, where the model needs one value: write that, or null")
+            if isinstance(value, list | dict) and name in needed:
+                kinds = {_Values: "two values", list: "a list", dict: "a record"}
+                raise ValueError(f"column {name!r} has {kinds[type(value)]} in row {number} of {path}, where the model "
+                                 "needs one value: write that, or null")
 
 
 def _records(path: Path) -> Iterable[Any]:
@@ -249,7 +250,19 @@ def _records(path: Path) -> Iterable[Any]:
 
 def _parsed(text: bytes) -> Any:
     """Return the value of a text in JSON."""
-    return json.loads(text.decode("utf-8", "replace"), parse_int=_whole)
+    return json.loads(text.decode("utf-8", "replace"), parse_int=_whole, object_pairs_hook=_by_name)
+
+
+class _Values(list[Any]):
+    """Values of a name that a record has more than once: no single value, no more than a list is."""
+
+
+def _by_name(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a record by its names in one spelling, with all values of a name that is there more than once."""
+    made: dict[str, Any] = {}
+    for name, value in ((spelled(name), value) for name, value in pairs):
+        made[name] = _Values([made[name], value]) if name in made else value
+    return made
 
 
 def _whole(digits: str) -> float:
@@ -269,7 +282,7 @@ def _single_values(record: Any) -> Mapping[str, Any]:
     """Return the cells of a record, None for those with lists or more records; no cells for what is no record."""
     if not isinstance(record, dict) or any(map(_is_broken, [*record, *record.values()])):
         return {}
-    return {spelled(name): None if isinstance(value, list | dict) else value for name, value in record.items()}
+    return {name: None if isinstance(value, list | dict) else value for name, value in record.items()}
 
 
 def _is_broken(value: Any) -> bool:

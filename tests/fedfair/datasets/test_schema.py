@@ -128,7 +128,12 @@ def test_a_column_without_range_or_list_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "said"), [
     ("[ranges]\nage = [0, 1]\n", "source is missing"), ('source = "x"\nfoo = 1\n', "foo is not known here"),
-    ('source = "x"\n[ranges]\nage = 3\n', "is no schema"), ("=", "is no schema")])
+    ('source = "x"\n[ranges]\nage = 3\n', "is no schema"), ("=", "is no schema"),
+    ('source = "x"\n[categories]\ntown = "Ulm"\n', "the categories of town are 'Ulm': give a list"),
+    ('source = "x"\n[categories]\ntown = ["Ulm", "Kiel", "Ulm"]\n', "town lists 'Ulm' more than once"),
+    ('source = "x"\n[ranges]\nage = [0, nan]\n', "the range of age has no end"),
+    ('source = "x"\n[ranges]\nage = [0, 9]\n[categories]\nage = ["1"]\n', "age has a range and a list"),
+    ('source = "x"\nlabel = ["no", "yes"]\n', r"label is .*: name its column")])
 def test_what_is_no_schema_is_refused(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "s.toml").write_text(text)
     with pytest.raises(ValueError, match=said):

@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 from fedfair import FairPrivateClassifier
 from simulations.results.classifier import TrainedClassifier
+from tests.for_each import for_each
 from tests.simulations.fitting.tables import people
 
 
@@ -80,6 +81,21 @@ def test_without_groups_it_is_a_private_classifier() -> None:
     assert made.score(x, y) > LogisticRegression().fit(x, y).score(x, y) - 0.05
 
 
+@for_each("names", [["years ", "the  town"], ["years\n(of work)", "town"], [0, 1],
+                    pd.MultiIndex.from_tuples([("a", "years"), ("b", "town")])])
+def test_a_table_that_was_fitted_is_predicted_however_its_columns_are_named(names: Any) -> None:
+    years, sex = np.arange(600) % 30, ["f", "f", "m"] * 200
+    x = pd.DataFrame({"years": years, "town": np.where(years % 2 == 0, "Ulm", "Kiel")}).set_axis(names, axis=1)
+    made = FairPrivateClassifier(epsilon=20.0, monotonic_cst={names[0]: 1}, random_state=0).fit(
+        x, years > 14, sensitive_features=sex)
+    assert made.score(x, years > 14) > 0.9
+    decided = TrainedClassifier.of(made.fitted_.result).predict(x)
+    assert decided.tolist() == made.predict(x).tolist()
+    twice = pd.concat([x, x.iloc[:, :1]], axis=1)
+    with pytest.raises(ValueError, match=r"X names column .* more than once: give each column a name of its own"):
+        FairPrivateClassifier().fit(twice, years > 14, sensitive_features=sex)
+
+
 @pytest.mark.slow
 def test_scikit_learns_own_checks_pass() -> None:
     from sklearn.utils.estimator_checks import check_estimator
@@ -104,6 +120,9 @@ def test_what_cannot_be_is_refused(rows: pd.DataFrame, settings: dict[str, objec
         FairPrivateClassifier().fit(x, y, sensitive_features=["a", "b", "a"])
     with pytest.raises(ValueError, match="y has no class in row 3"):
         FairPrivateClassifier().fit(x, y.astype(object).mask(y.index == 2, None), sensitive_features=sex)
+    for limit in ({"gap": 0.05}, {"gap_among": ["f", "m"]}):
+        with pytest.raises(ValueError, match=f"{next(iter(limit))} is given, but no groups: give sensitive_features"):
+            FairPrivateClassifier(**limit).fit(x, y)  # type: ignore[arg-type]
     for name in ("label (y)", "sensitive feature", "site of the row"):
         with pytest.raises(ValueError, match="give it another name"):
             FairPrivateClassifier().fit(x.rename(columns={"age": name}), y, sensitive_features=sex, sites=sex)

@@ -25,6 +25,7 @@ from simulations.fitting.fit_folder import Story
 from simulations.fitting.save import save
 from simulations.results.classifier import TrainedClassifier
 from simulations.results.run_folder import RunFolder
+from tests.for_each import for_each
 from tests.simulations.fitting.tables import file, people
 
 FIT: dict[str, Any] = {"label": "hired", "group": "sex"}
@@ -234,6 +235,16 @@ def test_a_direction_of_what_is_no_number_is_refused_before_anything_is_released
     spent = tmp_path / "spent.jsonl"
     with pytest.raises(ValueError, match=message):
         fit(Wanted(file(tmp_path, 200), monotone=asked, count_in=spent, **FIT))
+    assert not spent.exists()
+
+
+@for_each("said", [{"ranges": {"ages": (0, 99)}}, {"categories": {"ages": ["1"]}}, {"edges": {"ages": (1,)}},
+                   {"numbers": ["ages"]}, {"quantities": {"ages": "date"}}])
+def test_what_is_said_of_a_column_that_is_not_there_is_refused_before_anything_is_released(
+        said: dict[str, Any], tmp_path: Path) -> None:
+    spent = tmp_path / "spent.jsonl"
+    with pytest.raises(ValueError, match="unknown column 'ages': did you mean 'age'"):
+        fit(Wanted(file(tmp_path, 200), count_in=spent, settings=said, **FIT))
     assert not spent.exists()
 
 

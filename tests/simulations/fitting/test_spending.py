@@ -76,7 +76,31 @@ def test_fits_in_parallel_are_all_counted(tmp_path: Path) -> None:
     assert counted.epsilon == pytest.approx(10)
 
 
-@pytest.mark.parametrize("text", ["years,sex\n1,f\n", "{}\n", '{"epsilon": "much", "delta": 0}\n'])
+def test_a_last_line_that_an_editor_left_open_takes_no_other_in(tmp_path: Path) -> None:
+    counted = Spending(tmp_path / "fits.jsonl")
+    counted.path.write_text('{"epsilon": 1.0, "delta": 1e-06}')
+    counted.charge(2.0, 1e-6)
+    counted.charge(3.0, 1e-6)
+    assert (counted.fits, counted.epsilon) == (3, 6.0)
+
+
+def test_what_is_said_twice_or_counted_where_a_fit_writes_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    own, counted = file(tmp_path, 400), Spending(tmp_path / "fits.jsonl")
+    words = ["fit", str(own), "--label", "hired", "--group", "sex"]
+    for more, said in ((["--set", "label=town"], "label is among the settings"),
+                       (["--set", "csv=other.csv"], "csv is among the settings"),
+                       (["--favourable", "yes", "--set", "favourable=no"], "is 'yes' by its option and 'no'")):
+        done = CliRunner().invoke(app, [*words, "--count-in", str(counted.path), *more])
+        assert (done.exit_code, said in " ".join(done.stderr.split())) == (2, True), done.output
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, [*words, "--out", str(out), "--count-in", str(out / "more" / "fits.jsonl")])
+    assert (done.exit_code, "count in a file beside it" in " ".join(done.stderr.split())) == (2, True)
+    assert not out.exists()
+    assert counted.fits == 0
+
+
+@pytest.mark.parametrize("text", ["years,sex\n1,f\n", "{}\n", '{"epsilon": "much", "delta": 0}\n',
+                                  '{"epsilon": NaN, "delta": 0}\n', '{"epsilon": -1.0, "delta": 0}\n'])
 def test_a_file_that_counts_no_fits_is_refused_and_stays_as_it_is(tmp_path: Path, text: str) -> None:
     (tmp_path / "own").write_text(text)
     with pytest.raises(ValueError, match="is no count of fits"):

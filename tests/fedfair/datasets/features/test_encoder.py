@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from fedfair.datasets import DATASETS
+from fedfair.datasets.columns.cell import Column
 from fedfair.datasets.features.encoder import encode
 from fedfair.datasets.features.encoding import Encoding, Feature, Scaling
 from fedfair.datasets.published import tables
@@ -163,6 +164,24 @@ def test_a_number_that_two_categories_write_is_neither_unless_it_is_written_so()
     assert encode(pd.DataFrame({"code": ["01", "1", "2.0"]}), encoding).argmax(1).tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match=r"unknown category .*, in row 1, '1\.0': .*known are 01, 1, 2, A"):
         encode(pd.DataFrame({"code": ["1.0", "A"]}), encoding)
+
+
+@for_each("code", ["12345678901234568", "12345678901234568.0", "12345678901234566", 12345678901234568,
+                   1.2345678901234568e16, "1.2345678901234568e+16", "12345678901234569"])
+def test_a_code_of_many_digits_is_none_that_a_double_takes_for_it(code: str | float) -> None:
+    known = ("12345678901234567", "2")
+    encoding = Encoding(tuple(Feature("code", text) for text in known))
+    with pytest.raises(ValueError, match="unknown category of column 'code'"):
+        encode(pd.DataFrame({"code": [code]}), encoding)
+    column = Column("code", known, None, None, frozenset(), frozenset(), ".", False)
+    assert [column.category(cell) for cell in (code, known[0], f"{known[0]}.0", int(known[0]), 2.0)] == [
+        None, known[0], known[0], known[0], "2"]
+
+
+def test_a_double_is_the_code_that_doubles_of_the_training_were() -> None:
+    doubles = Column("code", ("1152921504606846976", "2"), None, None, frozenset(), frozenset(), ".", False)
+    assert doubles.category(2.0**60) == "1152921504606846976"
+    assert doubles._replace(known=("1152921504606846976", "1152921504606846977")).category(2.0**60) is None
 
 
 def test_a_column_that_is_not_there_is_named() -> None:

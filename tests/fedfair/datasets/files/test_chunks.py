@@ -311,3 +311,13 @@ def test_a_class_label_of_hugging_face_is_its_name(suffix: str, tmp_path: Path) 
     for frame in (next(chunks_of(tmp_path / f"own.{suffix}").frames()), read_table(tmp_path / f"own.{suffix}").frame):
         assert [None if pd.isna(name) else name for name in frame["town"]] == ["Ulm", "Bonn", None, None, "Ulm"]
         assert frame["age"].tolist() == [1, 0, 3, 4, 1]
+
+
+@for_each("suffix", ["parquet", "feather"])
+@for_each("second", ["n", "n "])
+def test_a_name_that_two_columns_have_is_told_by_every_reader(suffix: str, second: str, tmp_path: Path) -> None:
+    path, table = tmp_path / f"own.{suffix}", pa.table([[1, 2], [3, 4]], names=["n", second])
+    (pq.write_table if suffix == "parquet" else feather.write_feather)(table, path)
+    for read in (read_table, chunks_of):
+        with pytest.raises(ValueError, match=f"own.{suffix} names column 'n' more than once: give each column a name"):
+            read(path)

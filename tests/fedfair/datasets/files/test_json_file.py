@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fedfair.datasets.files.row_file import refuse_nested
 from fedfair.datasets.files.table_file import read_table
 from tests.for_each import for_each
 
@@ -15,7 +16,7 @@ STRANGE = {"an empty line": b"", "a number": b"5", "nothing": b"null", "a list":
            "a list in a cell": b'{"n": [1], "c": "x"}', "a record in a cell": b'{"n": {"a": 1}, "c": "x"}',
            "bytes that are no text": b'{"n": 1, "c": "\xff"}', "half of a sign": b'{"n": 1, "c": "\\ud800"}',
            "many digits": b'{"n": 1' + b"0" * 9000 + b', "c": "x"}', "no number": b'{"n": NaN, "c": "x"}',
-           "a name with spaces": b'{" n ": 1, "c": "x"}',
+           "a name with spaces": b'{" n ": 1, "c": "x"}', "a name that is there twice": b'{"n": 1, " n ": 2, "c": "x"}',
            "a carriage return": b'{"n": 1,\r "c": "x"}', "a line separator": '{"n": 1, "c": "\u2028"}'.encode()}
 BROKEN = {"a bracket": b"[", "a brace": b"{", "an open quote": b'{"n": "', "nested deep": b"[" * 100_000}
 
@@ -41,6 +42,16 @@ def test_a_strange_record_changes_no_other(name: str, place: int, as_list: bool,
         assert len(cells) == len(RECORDS)
         others = [row for row in range(len(RECORDS)) if row != place]
         assert [cells[row] for row in others] == [[*RECORDS[row].values()] for row in others]
+
+
+@for_each("twice", ['{"n": 1, "n": 2}', '{"n": 1, " n": 1}', '{"n": 1, "n": null, "n": 3}'])
+def test_a_name_that_is_there_twice_in_a_record_has_no_single_value(twice: str, tmp_path: Path) -> None:
+    for file, text in (("new.json", f'[{{"n": 5}}, {twice}]'), ("new.jsonl", f'{{"n": 5}}\n{twice}\n')):
+        (tmp_path / file).write_text(text)
+        assert read_table(tmp_path / file).frame["n"].isna().tolist() == [False, True]
+        refuse_nested(tmp_path / file, ["other"])
+        with pytest.raises(ValueError, match=rf"column 'n' has two values in row 2 of .*{file}, where the model needs"):
+            refuse_nested(tmp_path / file, ["n"])
 
 
 def test_whole_numbers_stay_exact_and_marks_before_the_text_are_none_of_it(tmp_path: Path) -> None:
