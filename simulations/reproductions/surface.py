@@ -9,9 +9,9 @@ method: the smallest share from which on the cost is borne, that is, below a bou
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -77,20 +77,21 @@ def _smallest(values: Mapping[float, float], bound: float) -> float:
 
 def measures(entries: Sequence[Entry], runs: Sequence[Kept], study: Study) -> pd.DataFrame:
     """Return a row for each run: dataset, share, epsilon, method, setting, seed, valid (accuracy of all on the
-    validation part), everybody and accuracy (of all and of the group on the test part).
+    validation part), everybody and accuracy (of all and of the group on the test part), records (of the group there).
     """
     rows = []
     for entry, run in zip(entries, runs, strict=True):
-        at_end = _accuracies(run.metrics)
-        rows.append({**entry._asdict(), "seed": entry.experiment.seed, "valid": at_end["valid", ALL],
-                     "everybody": at_end["test", ALL], "accuracy": at_end["test", study.data[entry.dataset].group]})
+        at_end, group = _at_end(run.metrics), study.data[entry.dataset].group
+        rows.append({**entry._asdict(), "seed": entry.experiment.seed, "valid": at_end["valid", ALL, "accuracy"],
+                     "everybody": at_end["test", ALL, "accuracy"], "accuracy": at_end["test", group, "accuracy"],
+                     "records": at_end["test", group, "records"]})
     return pd.DataFrame(rows).drop(columns="experiment")
 
 
-def _accuracies(metrics: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Return the accuracies at the end of a run by part and group."""
-    last = metrics[(metrics["round"] == metrics["round"].max()) & (metrics["metric"] == "accuracy")]
-    return dict(zip(zip(last["split"], last["group"], strict=True), last["value"], strict=True))
+def _at_end(metrics: pd.DataFrame) -> dict[tuple[str, str, str], float]:
+    """Return the figures of the end of a run by part, group and metric."""
+    last = metrics[metrics["round"] == metrics["round"].max()]
+    return dict(zip(zip(last["split"], last["group"], last["metric"], strict=True), last["value"], strict=True))
 
 
 def chosen(measured: pd.DataFrame) -> pd.DataFrame:
@@ -149,10 +150,12 @@ def estimates(paid: pd.DataFrame) -> dict[float, dict[str, dict[float, Estimate]
 
 
 def findings(study: Study, paid: pd.DataFrame) -> Iterator[str]:
-    """Yield for each data set from which share on each method's cost is borne, by epsilon."""
+    """Yield for each data set from which share on methods' costs are borne, epsilons of the same answer together."""
     for dataset, own in paid.groupby("dataset", sort=False):
-        said = [f"at epsilon {epsilon:g} {_from_shares(by_method, study.bearable)}"
-                for epsilon, by_method in estimates(own).items()]
+        epsilons: dict[str, list[str]] = {}
+        for epsilon, by_method in estimates(own).items():
+            epsilons.setdefault(_from_shares(by_method, study.bearable), []).append(f"{epsilon:g}")
+        said = [f"at epsilon {', '.join(each)} {answer}" for answer, each in epsilons.items()]
         yield (f"{dataset}: the cost of {study.data[str(dataset)].group} is told to be below {study.bearable:g} "
                f"{'; '.join(said)}.")
 
@@ -163,9 +166,11 @@ def _from_shares(by_method: Mapping[str, Mapping[float, Estimate]], bound: float
     for name, by_share in by_method.items():
         share = borne(by_share, bound).share
         methods.setdefault(math.inf if math.isnan(share) else share, []).append(name)
-    never = methods.pop(math.inf, [])
-    said = [f"from {_percent(share)} on with {', '.join(names)}" for share, names in sorted(methods.items())]
-    return ", ".join([*said, *([f"at no share tried with {', '.join(never)}"] if never else [])])
+    if len(methods) == 1:
+        ((share, _),) = methods.items()
+        return f"from {_percent(share)} on with every method" if math.isfinite(share) else "with no method at any share"
+    return ", ".join(f"from {_percent(share)} on with {', '.join(names)}" if math.isfinite(share) else
+                     f"at no share with {', '.join(names)}" for share, names in sorted(methods.items()))
 
 
 def picture(dataset: str, study: Study, paid: pd.DataFrame) -> Figure:
@@ -193,10 +198,16 @@ def page(study: Study, taken: pd.DataFrame, paid: pd.DataFrame, request: Request
     lines += [f"`{request.command(NAME, study.seeds)}`", "", made_with, "", *request.left_out(study.text),
               *_explained(study)]
     for dataset in study.data:
-        of_data = paid[paid["dataset"] == dataset]
-        lines += [f"## {dataset}", "", *_numbers(study, dataset, of_data),
-                  *_without(study, dataset, taken[taken["dataset"] == dataset]), *_all_costs(study, of_data)]
+        lines += _section(study, dataset, *(frame[frame["dataset"] == dataset] for frame in (taken, paid)))
     return "\n".join(lines)
+
+
+def _section(study: Study, dataset: str, taken: pd.DataFrame, paid: pd.DataFrame) -> Iterator[str]:
+    """Yield what is told of one data set."""
+    thinned = study.data[dataset]
+    yield from (f"## {dataset}", "", f"Batches of {_percent(thinned.batch)} of the records; {_words(thinned.settings)}; "
+                f"learning rates {_list(thinned.learning_rates)}.", "")
+    yield from (*_numbers(study, dataset, paid), *_without(study, dataset, taken), *_all_costs(study, paid))
 
 
 def _explained(study: Study) -> Iterator[str]:
@@ -214,16 +225,24 @@ def _explained(study: Study) -> Iterator[str]:
         "accuracy of all on the validation part, where the group is as frequent as in the data; intervals do not hold "
         "that choice. Epsilon is of a simulation with seeds. A cost is small, too, where the group has little to lose: "
         "see its accuracy without privacy.", "",
-        "The methods' own settings: " + "; ".join(f"{name}: {_own(method)}" for name, method in study.methods.items())
-        + ". All others of a run are those of the configuration.", "")
+        f"Every run has {_words(study.settings)}. Methods have: "
+        + "; ".join(f"{name}: {_own(method)}" for name, method in study.methods.items()) + ".", "")
 
 
 def _own(method: Method) -> str:
     """Say what a method tunes, and its own settings."""
-    fixed = [f"{key} {value}" for key, value in method.settings.get("options", {}).items()]
-    tried = (f"{method.option} {', '.join(f'{value:g}' for value in method.tried)}" if method.option else
-             "the learning rate tuned")
-    return ", ".join([tried, *fixed])
+    tried = f"{method.option} {_list(method.tried)}" if method.option else "the learning rate tuned"
+    return ", ".join(filter(None, [tried, _words(method.settings.get("options", {}))]))
+
+
+def _words(settings: Mapping[str, Any]) -> str:
+    """Return settings in words."""
+    return ", ".join(f"{name} {_list(value) if isinstance(value, list) else value}" for name, value in settings.items())
+
+
+def _list(values: Iterable[float]) -> str:
+    """Return numbers in words."""
+    return ", ".join(f"{value:g}" for value in values)
 
 
 def _numbers(study: Study, dataset: str, paid: pd.DataFrame) -> Iterator[str]:
@@ -253,8 +272,8 @@ def _without(study: Study, dataset: str, taken: pd.DataFrame) -> Iterator[str]:
     rows = [(_percent(float(str(share))), _mean(each["accuracy"]), _mean(each["everybody"]),
              _setting(study, REFERENCE, each)) for share, each in own.groupby("share")]
     columns = ("share", f"accuracy of {group}", "accuracy of all", "learning rate")
-    yield from ("Without privacy (edge: the smallest or largest value that was tried):", "",
-                markdown(Table(columns=columns, rows=rows)), "")
+    yield from (f"Without privacy, on {own['records'].min():.0f} or more test records of {group} (edge: the smallest "
+                "or largest value that was tried):", "", markdown(Table(columns=columns, rows=rows)), "")
 
 
 def _all_costs(study: Study, paid: pd.DataFrame) -> Iterator[str]:

@@ -151,16 +151,17 @@ def test_a_cost_is_that_of_values_chosen_on_the_validation_part_paired_by_seed()
     assert found["method"].tolist() == ["dpsgd", "dpsgd"]
 
 
-def test_a_finding_names_methods_of_one_share_together_and_those_without_one(config: Path) -> None:
+def test_a_finding_names_methods_of_one_share_together_and_epsilons_of_one_answer(config: Path) -> None:
     study: Study = load(file=config)
+    of_methods = {"dpsgd": (0.1, 0.0), "dpsgd-f": (0.1, 0.01), "moments": (0.0, 0.2)}
     paid = pd.DataFrame([
-        {"dataset": "digits", "share": share, "epsilon": 1.0, "method": method, "setting": 1.0, "seed": seed,
-         "cost": cost + seed / 1e4}
-        for method, by_share in {"dpsgd": (0.1, 0.0), "dpsgd-f": (0.1, 0.01), "moments": (0.0, 0.2)}.items()
+        {"dataset": "digits", "share": share, "epsilon": epsilon, "method": method, "setting": 1.0, "seed": seed,
+         "cost": (cost if epsilon < 3 else 0.2 if epsilon < 8 else 0.0) + seed / 1e4}
+        for epsilon in (0.1, 1.0, 3.0, 8.0) for method, by_share in of_methods.items()
         for share, cost in zip((0.02, 0.05), by_share, strict=True) for seed in (0, 1)])
     assert list(findings(study, paid)) == [
-        "digits: the cost of 8 is told to be below 0.05 at epsilon 1 from 5 % on with dpsgd, dpsgd-f, at no share "
-        "tried with moments."]
+        "digits: the cost of 8 is told to be below 0.05 at epsilon 0.1, 1 from 5 % on with dpsgd, dpsgd-f, at no share "
+        "with moments; at epsilon 3 with no method at any share; at epsilon 8 from 2 % on with every method."]
 
 
 def test_the_surface_is_run_once_and_its_page_has_a_number_for_each_method(config: Path, tmp_path: Path) -> None:
