@@ -205,8 +205,9 @@ def page(study: Study, taken: pd.DataFrame, paid: pd.DataFrame, request: Request
 def _section(study: Study, dataset: str, taken: pd.DataFrame, paid: pd.DataFrame) -> Iterator[str]:
     """Yield what is told of one data set."""
     thinned = study.data[dataset]
-    yield from (f"## {dataset}", "", f"Batches of {_percent(thinned.batch)} of the records; {_words(thinned.settings)}; "
-                f"learning rates {_list(thinned.learning_rates)}.", "")
+    yield from (f"## {dataset}", "",
+                f"Batches of {_percent(thinned.batch)} of the training records; {_words(thinned.settings)}; learning "
+                f"rates {_list(thinned.learning_rates)}.", "")
     yield from (*_numbers(study, dataset, paid), *_without(study, dataset, taken), *_all_costs(study, paid))
 
 
