@@ -156,7 +156,7 @@ def findings(study: Study, paid: pd.DataFrame) -> Iterator[str]:
         for epsilon, by_method in estimates(own).items():
             epsilons.setdefault(_from_shares(by_method, study.bearable), []).append(f"{epsilon:g}")
         said = [f"at epsilon {', '.join(each)} {answer}" for answer, each in epsilons.items()]
-        yield (f"{dataset}: the cost of {study.data[str(dataset)].group} is told to be below {study.bearable:g} "
+        yield (f"{dataset}: the cost of group {study.data[str(dataset)].group} is told to be below {study.bearable:g} "
                f"{'; '.join(said)}.")
 
 
@@ -196,7 +196,7 @@ def page(study: Study, taken: pd.DataFrame, paid: pd.DataFrame, request: Request
     for dataset in study.data:
         lines += [f"![Cost by share, epsilon and method, {dataset}]({dataset}.svg)", ""]
     lines += [f"`{request.command(NAME, study.seeds)}`", "", made_with, "", *request.left_out(study.text),
-              *_explained(study)]
+              *([f"Not run here: {', '.join(study.others)}.", ""] if study.others else []), *_explained(study)]
     for dataset in study.data:
         lines += _section(study, dataset, *(frame[frame["dataset"] == dataset] for frame in (taken, paid)))
     return "\n".join(lines)

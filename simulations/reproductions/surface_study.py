@@ -55,7 +55,7 @@ class Thinned(BaseModel):
 class Study(BaseModel):
     """What is compared: `methods` by name, on `data` by the name of the set; a cost below `bearable` is borne.
 
-    `settings` hold for every run.
+    `settings` hold for every run; `others` are the names of data sets of the configuration that were not asked for.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,6 +65,7 @@ class Study(BaseModel):
     settings: Mapping[str, Any] = {}
     data: Mapping[str, Thinned]
     methods: Mapping[str, Method]
+    others: tuple[str, ...] = ()
     text: str = ""
 
     def tried(self, dataset: str, method: str) -> dict[float, dict[str, Any]]:
@@ -100,7 +101,9 @@ def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Study:
         study = Study(**{**config, **(smaller if request.quick else {}), **seeds})
     except ValidationError as error:
         raise SettingsError(f"{NAME}: {in_words(error, Study.model_fields)}") from None
-    return study.model_copy(update={"data": {name: study.data[name] for name in request.among([*study.data])}})
+    asked = request.among([*study.data])
+    return study.model_copy(update={"data": {name: study.data[name] for name in asked},
+                                    "others": tuple(name for name in study.data if name not in asked)})
 
 
 def kept(sizes: Mapping[str, int], group: str, share: float) -> int:

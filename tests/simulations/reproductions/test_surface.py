@@ -160,13 +160,13 @@ def test_a_finding_names_methods_of_one_share_together_and_epsilons_of_one_answe
         for epsilon in (0.1, 1.0, 3.0, 8.0) for method, by_share in of_methods.items()
         for share, cost in zip((0.02, 0.05), by_share, strict=True) for seed in (0, 1)])
     assert list(findings(study, paid)) == [
-        "digits: the cost of 8 is told to be below 0.05 at epsilon 0.1, 1 from 5 % on with dpsgd, dpsgd-f, at no share "
-        "with moments; at epsilon 3 with no method at any share; at epsilon 8 from 2 % on with every method."]
+        "digits: the cost of group 8 is told to be below 0.05 at epsilon 0.1, 1 from 5 % on with dpsgd, dpsgd-f, at no "
+        "share with moments; at epsilon 3 with no method at any share; at epsilon 8 from 2 % on with every method."]
 
 
 def test_the_surface_is_run_once_and_its_page_has_a_number_for_each_method(config: Path, tmp_path: Path) -> None:
     said = surface(tmp_path / "out", Request(quick=True), file=config)
-    assert said.startswith("digits: the cost of 8 is told to be below 0.05 at epsilon 8 ")
+    assert said.startswith("digits: the cost of group 8 is told to be below 0.05 at epsilon 8 ")
     page = (tmp_path / "out" / "README.md").read_text()
     assert said in page
     assert "| method | epsilon 8 |" in page
@@ -179,7 +179,9 @@ def test_the_surface_is_run_once_and_its_page_has_a_number_for_each_method(confi
                    on_round=lambda *_: pytest.fail("a run was made again")) == said
 
 
-def test_a_value_that_is_not_allowed_and_an_unknown_data_set_are_refused(config: Path) -> None:
+def test_data_sets_that_were_not_asked_for_are_known_and_values_that_are_not_allowed_refused(config: Path) -> None:
+    assert load(Request(datasets=("digits",)), config).others == ()
+    assert {*load(Request(datasets=("digits",))).others} == {"dutch", "adult", "mnist"}
     with pytest.raises(ValueError, match="unknown data set 'adults'"):
         load(Request(datasets=("adults",)), config)
     config.write_text(TOML.replace("batch = 0.25", "batch = 2"))
