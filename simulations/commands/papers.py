@@ -103,11 +103,21 @@ def reproduce(
 ) -> None:
     """Run a published table or figure again and set it beside the paper's; or fair-fight or frontier, all tuned alike.
 
-    Or cost-sources: where the cost of privacy comes from, and who pays.
+    Or cost-sources: where the cost of privacy comes from, and who pays; or surface: what it costs a group by its share.
 
     Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
     """
-    from simulations.reproductions import cost_sources, cost_study, frontier, shakespeare, tables, tuning, yang_curves
+    from simulations.reproductions import (
+        cost_sources,
+        cost_study,
+        frontier,
+        shakespeare,
+        surface,
+        surface_study,
+        tables,
+        tuning,
+        yang_curves,
+    )
     from simulations.reproductions.fair_fight import fair_fight
     from simulations.reproductions.markdown import sentence
     from simulations.reproductions.request import Request
@@ -123,6 +133,8 @@ def reproduce(
             conclusion = fair_fight(out, request, on_round, jobs)
         elif name == cost_study.NAME:
             conclusion = cost_sources.cost_sources(out, request, on_round, jobs)
+        elif name == surface_study.NAME:
+            conclusion = surface.surface(out, request, on_round, jobs)
         elif name == frontier.NAME:
             conclusion = frontier.frontier(out, request, on_round, jobs)
         elif name == yang_curves.NAME:

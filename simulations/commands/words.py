@@ -55,9 +55,18 @@ def trackers() -> Iterable[str]:
 
 def reproductions() -> Iterable[str]:
     """Return the names of what can be reproduced."""
-    from simulations.reproductions import cost_study, frontier, published, shakespeare, tuning, yang_curves
+    from simulations.reproductions import (
+        cost_study,
+        frontier,
+        published,
+        shakespeare,
+        surface_study,
+        tuning,
+        yang_curves,
+    )
 
-    return (frontier.NAME, tuning.NAME, cost_study.NAME, shakespeare.NAME, yang_curves.NAME, *published.names())
+    return (frontier.NAME, tuning.NAME, cost_study.NAME, surface_study.NAME, shakespeare.NAME, yang_curves.NAME,
+            *published.names())
 
 
 def settings() -> Iterable[str]:

@@ -17,6 +17,7 @@ from simulations.drawing.figure import COLOURS, Axis, Figure, Panel, Point, Rang
 
 WIDTH, HEIGHT, ROW = 340, 230, 26
 _MARKS = 6  # on a line
+_ACROSS = 3  # panels beside each other in a file
 _TOP, _RIGHT, _BOTTOM, _LETTER, _GAP = 10, 12, 44, 6.4, 24
 _STYLE = ("text{font:12px sans-serif;fill:#888;stroke:none}.title{font-weight:bold}"
           ".grid{stroke:#888;stroke-opacity:.25}.axis,.guide{stroke:#888;fill:none}.guide{stroke-dasharray:2}.line,.bar{fill:none;stroke-width:1.8}"
@@ -73,9 +74,9 @@ def drawn(figure: Figure, chapter: str) -> list[str]:
 
 
 def drawing(figure: Figure) -> str:
-    """Draw a figure as one file: its title, a legend, and the panels beside each other."""
+    """Draw a figure as one file: its title, a legend, and the panels, three beside each other."""
     frames = _frames(figure)
-    width = (WIDTH + _GAP) * len(frames)
+    width, height = (WIDTH + _GAP) * min(len(frames), _ACROSS), max(frame.height for frame in frames)
     parts, x, y = [text(figure.title, 8, 20, class_="title")], 8.0, 30
     for name, place in figure.legend().items():
         length = SWATCH + 6 + _LETTER * len(name) + _GAP
@@ -83,9 +84,11 @@ def drawing(figure: Figure) -> str:
             x, y = 8.0, y + 20
         parts.append(element("g", sample(place), text(name, SWATCH + 6, 11), transform=f"translate({x:g} {y})"))
         x += length
-    parts += [element("g", _panel(panel, frame), transform=f"translate({(WIDTH + _GAP) * number} {y + 24})")
-              for number, (panel, frame) in enumerate(zip(figure.panels, frames, strict=True))]
-    return document(figure.title, width, y + 24 + max(frame.height for frame in frames), _STYLE, *parts)
+    for number, (panel, frame) in enumerate(zip(figure.panels, frames, strict=True)):
+        down, across = divmod(number, _ACROSS)
+        parts.append(element("g", _panel(panel, frame),
+                             transform=f"translate({(WIDTH + _GAP) * across} {y + 24 + height * down})"))
+    return document(figure.title, width, y + 24 + height * math.ceil(len(frames) / _ACROSS), _STYLE, *parts)
 
 
 def _frames(figure: Figure) -> list[Frame]:

@@ -10,7 +10,7 @@ import pytest
 
 from fedfair.fairness.intervals import Estimate
 from simulations.benchmarks.measuring import line_chart
-from simulations.drawing.figure import Range, decades
+from simulations.drawing.figure import Figure, Panel, Point, Range, Scale, Series, decades
 from simulations.drawing.svg import bar_chart, drawing, element, text
 from simulations.plans.plan_files import curve_figure
 
@@ -60,3 +60,17 @@ def test_a_curve_has_a_mark_for_each_point_and_a_single_point_a_line_at_its_heig
     svg = ElementTree.fromstring(drawing(figure))  # noqa: S314 - our own drawing
     assert len([node for node in svg.iter(f"{SVG}circle") if node.attrib["class"] == "hit"]) == 2 * 3
     assert {"demographic parity", "accuracy parity", "accuracy", "dpsgd", "dpsgd-p"} <= set(texts(drawing(figure)))
+
+
+def test_the_fourth_panel_of_a_file_stands_below_the_first() -> None:
+    panels = [Panel("", Scale(str(number)), Scale(""), (Series("a", 0, (Point(Estimate(0.0), Estimate(1.0)),)),))
+              for number in range(4)]
+    three, four = (ElementTree.fromstring(drawing(Figure("f", "", "", tuple(panels[:count]))))  # noqa: S314 - our own
+                   for count in (3, 4))
+    width, height = (float(size) for size in three.attrib["viewBox"].split()[2:])
+    wide, high = (float(size) for size in four.attrib["viewBox"].split()[2:])
+    assert wide == width
+    assert high > 1.5 * height
+    places = [node.attrib["transform"].split() for node in four.findall(f"{SVG}g")][-4:]
+    assert places[3][0] == places[0][0] == "translate(0"
+    assert float(places[3][1].rstrip(")")) > float(places[2][1].rstrip(")")) == float(places[0][1].rstrip(")"))
