@@ -30,7 +30,6 @@ from torch import Tensor
 
 from fedfair.moments.heads import Head, least_squares
 from fedfair.moments.release import Pooled
-from fedfair.moments.scores import Scores
 
 AUTO_STEPS = 3
 """Steps that "auto" takes where there are two classes."""
@@ -39,6 +38,47 @@ START = 1.5
 """Times the least squares fit, where the steps begin."""
 _FLATTEST = 1 / 8  # the least h
 _NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(9))
+
+PLACES = torch.linspace(-6.0, 6.0, 400, dtype=torch.float64)
+"""Deviations from the mean, over which a mean over normal scores is a sum."""
+
+DENSITY = torch.softmax(-PLACES.square() / 2, 0)
+"""How much of all records is at each place."""
+
+
+class Scores(NamedTuple):
+    """Normal scores of some records.
+
+    Attributes:
+        mean: Their mean, a number or one for each of several distributions, `[...]`.
+        deviation: Their standard deviation, of the same shape.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    @classmethod
+    def of(cls, weights: Tensor, second: Tensor, last: float) -> Scores:
+        """Return the scores of all records.
+
+        Args:
+            weights: Weights of the difference of scores, `[k]`.
+            second: S, `[k, k]`.
+            last: The constant last coordinate of every record's features.
+        """
+        records = (second[-1, -1] / last**2).clamp(min=1.0)
+        mean = second[-1] @ weights / last / records
+        return cls(mean, (weights @ second @ weights / records - mean**2).clamp(min=0.0).sqrt())
+
+    @property
+    def places(self) -> Tensor:
+        """Scores at `PLACES`, `[..., places]`."""
+        return self.mean[..., None] + self.deviation[..., None] * PLACES
+
+    @property
+    def probability(self) -> Tensor:
+        """Mean probability of class 1, `[...]`."""
+        return torch.sigmoid(self.places) @ DENSITY
 
 
 class Course(NamedTuple):

@@ -8,7 +8,7 @@ Weights of a number's bins follow a line and bend away from it step by step, as 
 of bins; those of categories are independent. How far, by column, is told by the releases too: scales under which they
 are likeliest, by expectation and maximisation, each column's a little drawn to those of its kind ("empirical Bayes":
 Morris 1983). The mean of b given y is what is taken, with the constant that scores have which are not normal
-(`fedfair.moments.scores`). A column of which noise tells nothing ends near a constant, one that acts in a line near a
+(`constant_missed`). A column of which noise tells nothing ends near a constant, one that acts in a line near a
 line, one with a jump keeps it. It is all computed from what was released, so it costs nothing.
 """
 
@@ -22,9 +22,8 @@ from torch import Tensor
 
 from fedfair.datasets.features.encoding import Encoding
 from fedfair.moments.filled_bins import Filled, columns_of, denoised, numbers_of_columns
-from fedfair.moments.logistic import Course, opposite
+from fedfair.moments.logistic import Course, Scores, opposite
 from fedfair.moments.release import Moments
-from fedfair.moments.scores import constant_missed
 from fedfair.moments.told import Axes, Told, told_by
 
 _LEAST = 3  # bins of a number that can bend
@@ -32,6 +31,8 @@ _DRAWN = 4.0  # weights of its kind's mean scale that a column counts beside its
 _FREE = 1e6  # the constant's variance, in those of the others
 _TURNS, _SETTLED = 40, 0.02  # of scales, and the largest change that ends them
 _EXACT = 1e-6  # least deviation and eigenvalue that are counted with
+_WITHIN = 0.05  # least share of the variance of scores that is within the bins of a column
+_FARTHEST, _HALVINGS = 6.0, 30  # of a change of the constant score
 
 
 class Part(NamedTuple):
@@ -59,7 +60,7 @@ class Posterior(NamedTuple):
         held: Covariance of what weights are off those without noise since they are drawn more to what is likely,
             `[k, k]`.
         scales: Variances of the parts that weights are made of, `[parts]`.
-        constant: What is added to the constant one's weight, since scores are not normal (`scores.constant_missed`).
+        constant: What is added to the constant one's weight, since scores are not normal (`constant_missed`).
     """
 
     told: Told
@@ -108,6 +109,39 @@ def posterior(course: Course, moments: Moments, bins: Filled, encoding: Encoding
     found = drawn_together(told_by(course, moments, exact, axes, rough.mean), prior, rough.scales)
     missed = constant_missed(found.mean, exact.second, moments.last, numbers_of_columns(bins, encoding))
     return found._replace(constant=missed / moments.last)
+
+
+def constant_missed(weights: Tensor, second: Tensor, last: float, column: Tensor) -> float:
+    """Return what has to be added to all scores, since they are not normal.
+
+    Where nearly all records of the rarer class are in one bin, scores have a long tail, and with it another mean
+    probability than normal ones. S tells it too. With one feature a column for each record, the records of bin j have
+    the mean score (S w)_j / sum_i phi_ij, and vary about it by what scores vary beside that column. So each column
+    gives a mixture of normal distributions. It counts by the variance of scores between its bins: where they differ
+    little, all that is not normal is hidden in what is taken to be. With what is returned, the mean probability of
+    these mixtures is that of normal scores before, which is what the releases tell.
+
+    Args:
+        weights: Weights of the difference of scores, `[k]`; the last is that of the constant feature.
+        second: S of categories and bins, `[k, k]`.
+        last: The constant last coordinate of every record's features.
+        column: The number of the column of each feature, `[k]`; -1 for the constant one.
+    """
+    whole = Scores.of(weights, second, last)
+    sums = (second[:-1, -1] / last).clamp(min=_EXACT)
+    numbers = sums.square() / second.diagonal()[:-1].clamp(min=_EXACT)
+    of_column = torch.nn.functional.one_hot(column[:-1]).double()
+    shares = numbers / (of_column @ (of_column.T @ numbers))
+    means = (second @ weights)[:-1] / sums
+    between = of_column.T @ (shares * (means - whole.mean).square())
+    within = (whole.deviation**2 - of_column @ between).clamp(min=_WITHIN * float(whole.deviation) ** 2).sqrt()
+    each, wanted = shares * (of_column @ ((between + _EXACT) / (between + _EXACT).sum())), float(whole.probability)
+    low, high = -_FARTHEST, _FARTHEST
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        less = float(each @ Scores(means + middle, within).probability) < wanted
+        low, high = (middle, high) if less else (low, middle)
+    return (low + high) / 2
 
 
 def parts(bins: Filled, encoding: Encoding) -> list[Part]:

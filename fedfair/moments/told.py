@@ -24,9 +24,8 @@ from torch import Tensor
 
 from fedfair.moments.filled_bins import Denoised
 from fedfair.moments.heads import Spectrum
-from fedfair.moments.logistic import Course
+from fedfair.moments.logistic import DENSITY, Course, Scores
 from fedfair.moments.release import Moments
-from fedfair.moments.scores import DENSITY, Scores
 
 _HALVINGS = 30
 _CURVED = 0.03  # least share of what lies between a gradient's weights and b that is noise

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fedfair.mechanisms.randomness import generator
-from fedfair.moments.scores import Scores, constant_missed
+from fedfair.moments.logistic import Scores
+from fedfair.moments.posterior import constant_missed
 
 RECORDS, BINS = 20_000, 6
 LAST = 1.0 / math.sqrt(3)
