@@ -142,7 +142,7 @@ def refuse_large(rows: int, classes: int, split: Sequence[float], budget: Budget
 
 FEWEST_BINS, MOST_BINS = 6, 15
 _ENOUGH, _AMPLE = 1.2, 2.0  # from which on noise costs little, and hardly anything
-_TOLD = 4.5  # from which on the noise of scores leaves what they tell of a rare class
+_TOLD = 6.0  # from which on the noise of scores leaves what they tell of a rare class
 _CATEGORIES = 4  # of a column, about, before they are known
 
 
@@ -166,7 +166,7 @@ def bins_for(records: int, numbers: int, others: int, deviation: float, evenness
 
     Examples:
         >>> bins_for(20_000, 6, 1, 6.4), bins_for(20_000, 6, 1, 6.4, 0.08)
-        (15, 8)
+        (15, 6)
     """
     width = (math.sqrt(2) * records / (_AMPLE * deviation)) ** (2 / 3)
     if evenness is not None:

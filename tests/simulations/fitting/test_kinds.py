@@ -265,7 +265,7 @@ def test_bins_are_the_most_that_noise_bears_on_second_moments_and_on_scores(reco
     def bears(bins: int) -> bool:
         """Return whether as many bins are few enough."""
         width = bins * numbers + 4 * others + 1
-        told = evenness is None or records * evenness >= 4.5 * deviation * width * (1 - 1e-9)
+        told = evenness is None or records * evenness >= 6 * deviation * width * (1 - 1e-9)
         return told and math.sqrt(2) * records >= 2 * deviation * width**1.5 * (1 - 1e-9)
 
     most = [FEWEST_BINS, *(bins for bins in range(FEWEST_BINS, MOST_BINS + 1) if bears(bins))]
