@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -67,7 +68,8 @@ def another(tmp_path: Path) -> Iterator[str]:
         started = psutil.Process(head.pid).children(recursive=True)
         yield f"127.0.0.1:{port}"
         for process in (head, *started):
-            process.terminate()
+            with suppress(psutil.NoSuchProcess):  # which its head has ended before
+                process.terminate()
         psutil.wait_procs(started, 30)
     shutil.rmtree(short, ignore_errors=True)
 
