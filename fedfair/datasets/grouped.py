@@ -181,9 +181,8 @@ class GroupedDataset:
         Records are of one kind if they are equal in `x`, `y` and `group`; a sum over records depends on nothing else.
         Of the training records, two in three are equal to an earlier one in COMPAS and Dutch, one in nine in Adult.
         """
-        x = np.ascontiguousarray(self.x.numpy())
-        kinds = list(zip((blake2b(one, digest_size=16).digest() for one in x), self.y.tolist(), self.group.tolist(),
-                         strict=True))
+        digests = (blake2b(one, digest_size=16).digest() for one in row_bytes(self.x))
+        kinds = list(zip(digests, self.y.tolist(), self.group.tolist(), strict=True))
         counted, first = Counter(kinds), dict(zip(reversed(kinds), reversed(range(len(kinds))), strict=True))
         rows, times = ([column[kind] for kind in counted] for column in (first, counted))
         return torch.tensor(rows, dtype=torch.long), torch.tensor(times, dtype=torch.long)
@@ -207,6 +206,20 @@ class Parts:
 
     def __iter__(self) -> Iterator[tuple[str, GroupedDataset]]:
         return iter(zip(PARTS, (self.train, self.valid, self.test), strict=True))
+
+
+def row_bytes(x: Tensor) -> Iterator[bytes]:
+    """Yield the bytes of each record's features, `[n, ...]`, of which only some are in memory at a time.
+
+    Args:
+        x: Features of the records.
+
+    Examples:
+        >>> [*row_bytes(torch.tensor([[65, 66], [67, 68]], dtype=torch.uint8))]
+        [b'AB', b'CD']
+    """
+    for first in range(0, len(x), _ROWS):
+        yield from (one.tobytes() for one in x[first:first + _ROWS].numpy())
 
 
 def _within(numbers: Tensor, end: int) -> bool:

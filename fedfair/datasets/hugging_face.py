@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedfair.datasets.columns.convention import ALL, Asked
 from fedfair.datasets.columns.tidy import found_in_rows, reading_of, tidied
 from fedfair.datasets.features.features import leave_out
+from fedfair.datasets.features.image_file import Images
 from fedfair.datasets.grouped import PARTS, GroupedDataset, weights_of
 from fedfair.datasets.names import visible
 from fedfair.datasets.split import Missing
@@ -199,26 +203,55 @@ def _frame(rows: Dataset) -> pd.DataFrame:
     return frame
 
 
-def _pixels(rows: Dataset, column: str, size: int | None) -> Tensor:
+def _pixels(rows: Dataset, column: str, size: int | None) -> Images:
     """Return the images as bytes `[n, channels, height, width]`, grey if all are, and else RGB.
 
     Raises `ValueError` if they are not all of one size, or if some have more than 8 bits a channel, which bytes cannot
     hold.
     """
-    modes = {row[column].mode for row in rows}
+    modes = _modes(rows, column)
     if deep := sorted(mode for mode in modes if mode.startswith(("I", "F"))):
         raise ValueError(f"images of column {column!r} have more than 8 bits a pixel (mode {', '.join(deep)}): scale "
                          "them to 8 bits by the range that their values have, for all images alike, and save them so")
-    mode = "L" if modes <= _GREY else "RGB"
-    images: list[np.ndarray] = []
-    for row in rows:
-        image = row[column].convert(mode)
-        image = image.resize((size, size)) if size else image
-        images.append(np.array(image).reshape(image.height, image.width, -1))
-        if images[-1].shape != images[0].shape:
-            raise ValueError(f"the images of column {column!r} have different sizes, {images[0].shape[:2]} and "
-                             f"{images[-1].shape[:2]}: bring them to one")
-    return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).contiguous()
+    return Images.written(_decoded(rows, column, "L" if modes <= _GREY else "RGB", size))
+
+
+def _modes(rows: Dataset, column: str) -> set[str]:
+    """Return the modes of a column's images, as Pillow calls them, by their first bytes; none is decoded for that."""
+    from datasets import Image
+    from PIL import Image as pillow
+
+    modes = set()
+    for place, row in enumerate(rows.cast_column(column, Image(decode=False)), 1):
+        with _refused(place, column):
+            coded = row[column] or {"bytes": b"", "path": None}
+            with pillow.open(coded["path"] if coded["bytes"] is None else BytesIO(coded["bytes"])) as image:
+                modes.add(image.mode)
+    return modes
+
+
+def _decoded(rows: Dataset, column: str, mode: str, size: int | None) -> Iterator[NDArray[np.uint8]]:
+    """Yield the bytes of each image of a column, `[channels, height, width]`; raise `ValueError` for another size."""
+    first: tuple[int, ...] = ()
+    for place in range(len(rows)):
+        with _refused(place + 1, column):
+            image = rows[place][column].convert(mode)
+        pixels = np.array(image.resize((size, size)) if size else image)
+        first = first or pixels.shape[:2]
+        if pixels.shape[:2] != first:
+            raise ValueError(f"the images of column {column!r} have different sizes, {first} and {pixels.shape[:2]}: "
+                             "bring them to one")
+        yield np.atleast_3d(pixels).transpose(2, 0, 1)
+
+
+@contextmanager
+def _refused(place: int, column: str) -> Iterator[None]:
+    """Raise `ValueError` in place of the error of an image that is absent or broken."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(f"the image of record {place}, of those with a label, cannot be read from column {column!r}: "
+                         "put the image there, or leave the record out") from error
 
 
 def _published(part: pd.Series) -> Tensor:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedfair.datasets.grouped import PARTS, GroupedDataset, Parts
+from fedfair.datasets.grouped import PARTS, GroupedDataset, Parts, row_bytes
 from fedfair.datasets.names import warn_once
 from fedfair.mechanisms.randomness import generator, key, keyed_hash, uniform
 from fedfair.plugins.registry import unknown
@@ -173,9 +173,8 @@ def numbers_of_rows(frame: pd.DataFrame) -> Tensor:
 
 def _of_features(data: GroupedDataset) -> Tensor:
     """Return a number `[n]` that follows from the features, label and group of a record that is no row of a table."""
-    x = np.ascontiguousarray(data.x.numpy())
     names = [f"{data.labels[y]} {data.names[k]}" for y, k in zip(data.y.tolist(), data.group.tolist(), strict=True)]
-    return torch.tensor([key(one.tobytes().hex(), name) >> 1 for one, name in zip(x, names, strict=True)])
+    return torch.tensor([key(one.hex(), name) >> 1 for one, name in zip(row_bytes(data.x), names, strict=True)])
 
 
 def numbers_of_names(names: pd.Series) -> Tensor:

@@ -1,9 +1,7 @@
 """Features of a table that are made when they are needed; until then its cells are kept, a few bytes each.
 
 A record has a feature for every category and every bin, of which few are not 0. `Cells` stands where the tensor of all
-features would: it has its shape and type, and some of its records or columns are `Cells` or a tensor again. Every other
-operation makes the features first, those of the records at hand. So a computation that goes through the records in
-portions never has all features in memory, and one that does not is as right as before.
+features would (`fedfair.datasets.features.lazy_rows`), and some of its columns are a plain tensor.
 """
 
 from __future__ import annotations
@@ -11,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from fedfair.datasets.features.encoding import Encoding, Feature, places_of, rows_of
+from fedfair.datasets.features.lazy_rows import LazyRows
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.schema import position
 
 _PORTION = 8192  # records whose features are made together
-
-_OF_SHAPE = {Tensor.__len__, Tensor.size, Tensor.dim, Tensor.numel, Tensor.is_floating_point,
-             *(getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim"))}
 
 
 class Column(NamedTuple):
@@ -74,14 +70,13 @@ class Held:
         return places_of(lambda name: _values(self.column(name), name, self.encoding), self.encoding)
 
 
-class Cells(Tensor):
+class Cells(LazyRows):
     """The features of some records, `[n, features]`, as cells and how features are made of them."""
 
     held: Held
-    places: Tensor | None
 
-    @staticmethod
-    def of(held: Held, dtype: torch.dtype = torch.float64, places: Tensor | None = None) -> Cells:
+    @classmethod
+    def of(cls, held: Held, dtype: torch.dtype = torch.float64, places: Tensor | None = None) -> Self:
         """Return the features of some records.
 
         Args:
@@ -91,7 +86,7 @@ class Cells(Tensor):
         """
         records = len(held) if places is None else len(places)
         width = len(held.encoding.features) + (held.encoding.bounding is not None)
-        made: Cells = Tensor._make_wrapper_subclass(Cells, (records, width), dtype=dtype)
+        made: Self = Tensor._make_wrapper_subclass(cls, (records, width), dtype=dtype)
         made.held, made.places = held, places
         return made
 
@@ -109,45 +104,31 @@ class Cells(Tensor):
         ones = self.held.ones
         return ones if ones is None or self.places is None else ones[self.places]
 
-    def rows(self, chosen: Tensor | slice) -> Cells:
-        """Return some of the records."""
-        if self.places is not None:
-            places = self.places[chosen]
-        elif isinstance(chosen, slice):
-            places = torch.arange(*chosen.indices(len(self)))
-        else:
-            places = torch.arange(len(self))[chosen]
-        return Cells.of(self.held, self.dtype, places)
+    def at(self, places: Tensor) -> Self:
+        """See `LazyRows`."""
+        return self.of(self.held, self.dtype, places)
 
     def encoded(self, encoding: Encoding) -> Cells:
         """Return the same records with other features."""
         return Cells.of(Held(self.held.columns, encoding, self.held.chosen(self.places)), self.dtype)
 
     def made(self) -> Tensor:
-        """Return the features as a plain tensor, `[n, features]`."""
+        """See `LazyRows`."""
         made = torch.empty(len(self), self.shape[1], dtype=self.dtype)
         for first in range(0, len(self), _PORTION):
             part = slice(first, first + _PORTION)
             made[part] = _rows(self.rows(part))
         return made
 
-    @classmethod
-    def __torch_function__(cls, func: Callable[..., Any], types: Any, args: Sequence[Any] = (),
-                           kwargs: Mapping[str, Any] | None = None) -> Any:
-        """Index the cells by record, and let every other function have the features."""
-        with torch._C.DisableTorchFunctionSubclass():
-            if func in _OF_SHAPE:
-                return func(*args, **(kwargs or {}))
-            if isinstance(args[0], Cells) and not kwargs:
-                indexed = _indexed(func, *args)
-                if indexed is not None:
-                    return indexed
-            return func(*map(_plain, args), **{name: _plain(value) for name, value in (kwargs or {}).items()})
-
-    @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        """Refuse what goes around `__torch_function__`: there is no memory with features."""
-        raise TypeError(f"{func} cannot be applied to cells of a table, which have no memory: make the features first")
+    def without_making(self, func: Callable[..., Any], *index: Any) -> Tensor | None:
+        """See `LazyRows`: some records, some features that need no others, or the records in another type."""
+        if func is Tensor.to and len(index) == 1 and isinstance(index[0], torch.dtype):
+            return Cells.of(self.held, index[0], self.places)
+        wanted = index[0] if func is Tensor.__getitem__ and isinstance(index[0], tuple) else ()
+        if len(wanted) == 2 and wanted[0] == slice(None) and isinstance(wanted[1], int) and (
+                self.encoding.bounding is None):
+            return _features(self, [self.encoding.features[wanted[1]]])[:, 0]
+        return super().without_making(func, *index)
 
 
 def with_features(data: GroupedDataset, change: Callable[[GroupedDataset], GroupedDataset]) -> GroupedDataset:
@@ -181,24 +162,6 @@ def category_counts(data: GroupedDataset, column: str) -> dict[str, float]:
     else:
         totals = data.x[:, places].double().sum(0).tolist()
     return {name: total for name, total in zip(names, totals, strict=True) if total}
-
-
-def _indexed(func: Callable[..., Any], cells: Cells, *index: Any) -> Tensor | None:
-    """Return some records, or some features that need no others, or the records in another type; None for the rest."""
-    if func is Tensor.index_select and index[0] == 0:
-        return cells.rows(index[1])
-    if func is Tensor.to and len(index) == 1 and isinstance(index[0], str | torch.device) and str(index[0]) == "cpu":
-        return cells
-    if func is Tensor.to and len(index) == 1 and isinstance(index[0], torch.dtype):
-        return Cells.of(cells.held, index[0], cells.places)
-    if func is not Tensor.__getitem__:
-        return None
-    if isinstance(index[0], Tensor | slice):
-        return cells.rows(index[0])
-    wanted = index[0] if isinstance(index[0], tuple) else ()
-    if len(wanted) == 2 and wanted[0] == slice(None) and isinstance(wanted[1], int) and cells.encoding.bounding is None:
-        return _features(cells, [cells.encoding.features[wanted[1]]])[:, 0]
-    return None
 
 
 def _rows(cells: Cells) -> Tensor:
@@ -240,14 +203,3 @@ def _places(categories: tuple[str, ...], known: tuple[str, ...], is_listed: bool
     exact = {category: place for place, category in enumerate(known)}
     return torch.tensor([exact[name] if name in exact else position(name, known) if is_listed else -1
                          for name in categories])
-
-
-def _plain(value: Any) -> Any:
-    """Return an argument of a function with features in place of cells."""
-    if isinstance(value, Cells):
-        return value.made()
-    if isinstance(value, list | tuple) and any(isinstance(each, Cells) for each in value):
-        return [*map(_plain, value)]
-    return value
-
-

@@ -38,8 +38,8 @@ def filters(images: Tensor) -> Tensor:
     Args:
         images: Bytes, `[n, height, width]` or `[n, channels, height, width]`; channels are averaged.
     """
-    return torch.cat([_features(part) for part in torch.split(images, _AT_A_TIME)]) if len(images) else torch.zeros(
-        0, 2 * _ORIENTATIONS * _GRID**2 + _COARSE**2)
+    parts = [_features(images[first:first + _AT_A_TIME]) for first in range(0, len(images), _AT_A_TIME)]
+    return torch.cat(parts) if parts else torch.zeros(0, 2 * _ORIENTATIONS * _GRID**2 + _COARSE**2)
 
 
 def _features(images: Tensor) -> Tensor:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from PIL import Image as Pillow
@@ -17,6 +20,9 @@ from fedfair.datasets import DATASETS, hugging_face
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.split import split
 from fedfair.protocol.task import Task
+from simulations.engines.run import run
+from simulations.settings.experiment import Experiment
+from tests.for_each import for_each
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -255,6 +261,42 @@ def test_one_grey_image_does_not_make_the_others_grey(tmp_path: Path) -> None:
     x = hugging_face.load(str(tmp_path / "mixed"), "Male", "Eyeglasses").x
     assert x.shape == (8, 3, 4, 4)
     assert x[:, :, 0, 0].tolist() == [[9, 9, 9], *[[200, 0, 0]] * 7]
+
+
+def png() -> bytes:
+    """Return the bytes of a small image's file."""
+    file = BytesIO()
+    Pillow.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(file, "PNG")
+    return file.getvalue()
+
+
+PNG = png()
+
+
+@for_each("image", [None, {"bytes": b"no image", "path": None}, {"bytes": PNG[:-40], "path": None}])
+def test_an_image_that_is_absent_or_broken_is_named_before_work_starts(image: Any, tmp_path: Path) -> None:
+    coded = [{"bytes": PNG, "path": None}] * 3
+    table = pa.table({"image": pa.array([*coded, image], pa.struct({"bytes": pa.binary(), "path": pa.string()})),
+                      "Male": [0, 1, 0, 1], "Eyeglasses": [0, 0, 1, 1]})
+    own = hub().Dataset(table).cast(images(Male="int64", Eyeglasses="int64"))
+    with TemporaryDirectory(dir=tmp_path) as folder:
+        own.save_to_disk(folder)
+        with pytest.raises(ValueError, match=r"the image of record 4, of those with a label, cannot be read from"):
+            hugging_face.load(folder, "Male", "Eyeglasses")
+
+
+def test_a_run_on_images_is_the_same_from_a_file_and_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trained(folder: str) -> torch.Tensor:
+        """Return the weights after two private steps."""
+        pictures().save_to_disk(tmp_path / folder)
+        made = run(Experiment(dataset=f"hf:{tmp_path / folder}", label="Male", group="Eyeglasses", model="cnn",
+                              strategy="dpsgd-f", steps=2, batch_size=8))
+        return torch.cat([weights.detach().flatten() for weights in made.model.parameters()])
+
+    from_file = trained("own")
+    read = hugging_face._pixels
+    monkeypatch.setattr(hugging_face, "_pixels", lambda *asked: read(*asked).made())
+    assert torch.equal(from_file, trained("other"))
 
 
 def test_a_decimal_mark_that_all_rows_tell_makes_the_guarantee_nominal(tmp_path: Path) -> None:
