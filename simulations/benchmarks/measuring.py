@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -248,6 +249,25 @@ def _said(command: Sequence[str], environment: Mapping[str, str] | None, timeout
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {' | '.join(lines[-5:])}")
     said: dict[str, Any] = json.loads(lines[-1])
     return said
+
+
+def spent(program: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[float, float]:
+    """Return the processor seconds, and the most GiB, of a Python program with one thread.
+
+    Args:
+        program: What follows `python -c`: the program, and its arguments.
+        environment: Variables to be set.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    child = os.posix_spawn(sys.executable, [sys.executable, "-c", *program],
+                           {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
+                           file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
+    _, status, used = os.wait4(child, 0)
+    if status:
+        raise RuntimeError("the program failed: its error stands above")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 2**20
 
 
 def descendants(root: int) -> Iterator[int]:

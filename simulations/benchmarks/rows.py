@@ -11,10 +11,7 @@ over a million records.
 
 from __future__ import annotations
 
-import os
 import resource
-import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +24,7 @@ import torch
 import typer
 
 from fedfair.moments.sums import moment_sums
-from simulations.benchmarks.measuring import Figures, Out, Repeats, Target, report, take_turns
+from simulations.benchmarks.measuring import Figures, Out, Repeats, Target, report, spent, take_turns
 from simulations.commands.terminal import plain_errors
 from simulations.engines.run import run
 from simulations.settings.experiment import Experiment
@@ -54,17 +51,17 @@ def fit(records: Annotated[list[int] | None, typer.Option(help="Sizes of tables.
         for size in records or [50_000]:
             file = Path(folder) / f"{size}.csv"
             made_up(size).to_csv(file, index=False)
-            spent = _spent([_FIT, "fit", str(file), "--label", "hired", "--group", "sex", "--out", f"{folder}/{size}"])
-            programs = {"fedfair fit": spent}
+            cost = spent([_FIT, "fit", str(file), "--label", "hired", "--group", "sex", "--out", f"{folder}/{size}"])
+            programs = {"fedfair fit": cost}
             if size <= _BESIDE:
-                programs["pandas, scikit-learn"] = _spent([_PLAIN, str(file)])
+                programs["pandas, scikit-learn"] = spent([_PLAIN, str(file)])
             rows += [{"what": f"{name}, {size:,} records", "CPU s": seconds, "GiB": memory}
                      for name, (seconds, memory) in programs.items()]
             if size in _ALLOWED:
-                targets.append(Target(f"fedfair spent, {size:,} records, CPU seconds", spent[0], _ALLOWED[size]))
+                targets.append(Target(f"fedfair fit, {size:,} records, CPU seconds", cost[0], _ALLOWED[size]))
             if size in _GIB:
-                targets.append(Target(f"fedfair spent, {size:,} records, GiB", spent[1], _GIB[size]))
-    report("A spent of 20 columns, with start-up", rows, targets, out)
+                targets.append(Target(f"fedfair fit, {size:,} records, GiB", cost[1], _GIB[size]))
+    report("A fit of 20 columns, with start-up", rows, targets, out)
 
 
 def made_up(records: int) -> pd.DataFrame:
@@ -80,17 +77,6 @@ def made_up(records: int) -> pd.DataFrame:
     return pd.DataFrame(numbers, columns=[f"number {n}" for n in range(_NUMBERS)]).assign(
         **{f"category {n}": np.array([*"abcdef"])[codes[:, n]] for n in range(_CATEGORIES)},
         sex=draws.choice(["f", "m"], records), hired=np.where(score > np.median(score), "yes", "no"))
-
-
-def _spent(program: Sequence[str]) -> tuple[float, float]:
-    """Return the processor seconds and the most GiB of a Python program; raise `RuntimeError` if it fails."""
-    child = os.posix_spawn(sys.executable, [sys.executable, "-c", *program],
-                           {**os.environ, "OMP_NUM_THREADS": "1"},
-                           file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
-    _, status, used = os.wait4(child, 0)
-    if status:
-        raise RuntimeError("the program failed: its error stands above")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 2**20
 
 
 RECORDS, WIDTH = 1_000_000, 129
