@@ -150,12 +150,12 @@ def models(repeats: Repeats = 15, batch: int = 256, threads: Threads = 2, out: O
 
 def _model_timings(model: str, shape: tuple[int, ...], classes: int, batch: int, repeats: int) -> Timings:
     """Time every kind of step on copies of one model and the same random batch."""
-    x, y = _random_batch(batch, shape, classes)
+    x, y = random_batch(batch, shape, classes)
     built = build(model, (), shape, classes, 0, torch.float32)
     return take_turns({name: calls_of(maker(built, x, y)) for name, maker in STEPS.items()}, repeats)
 
 
-def _random_batch(batch: int, shape: tuple[int, ...], classes: int) -> tuple[Tensor, Tensor]:
+def random_batch(batch: int, shape: tuple[int, ...], classes: int) -> tuple[Tensor, Tensor]:
     """Draw normal features and uniform labels: the time does not depend on their values."""
     draws = torch.Generator().manual_seed(0)
     return torch.randn(batch, *shape, generator=draws), torch.randint(classes, (batch,), generator=draws)
