@@ -42,7 +42,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedfair.datasets.features.cells import Cells
-from fedfair.datasets.features.encoding import ones_of, value_of_one
+from fedfair.datasets.features.encoding import number_of_ones, ones_of, value_of_one
 from fedfair.gradients.kernels import sum_of_outer_products
 
 SENSITIVITY = math.sqrt(2)
@@ -104,7 +104,7 @@ def _counted_sums(cells: Cells, cell: Tensor, part: Tensor, second: Tensor, firs
     ones, bounding, features = cells.ones(), cells.encoding.bounding, len(cells.encoding.features)
     if ones is None or bounding is None:
         return False
-    known = (ones < features).sum(1)
+    known = number_of_ones(ones, features)
     for number in torch.unique(known):
         chosen = (known == number).nonzero().flatten()
         pairs, records = torch.zeros_like(second), torch.zeros_like(first)

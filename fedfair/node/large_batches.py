@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.datasets.features.cells import Cells
-from fedfair.datasets.features.encoding import value_of_one
+from fedfair.datasets.features.encoding import number_of_ones, value_of_one
 from fedfair.gradients.layer_gradients import Gradients, full_precision
 from fedfair.gradients.layer_probe import Loss, Probe, trained_parameters
 from fedfair.gradients.passes import UnreadableError, chain_of
@@ -64,7 +64,7 @@ def _rows_of_ones(cells: Cells) -> Ones | None:
     ones, bounding, features = cells.ones(), cells.encoding.bounding, len(cells.encoding.features)
     if ones is None or bounding is None:
         return None
-    return Ones(ones, value_of_one((ones < features).sum(1), bounding), features, bounding.last)
+    return Ones(ones, value_of_one(number_of_ones(ones, features), bounding), features, bounding.last)
 
 
 class PortionedProbe:
@@ -134,7 +134,7 @@ class Ones(NamedTuple):
 
     def norms(self) -> Tensor:
         """Return the length of each row, `[n]`."""
-        known = (self.places < self.features).sum(1)
+        known = number_of_ones(self.places, self.features)
         return (known * self.values.square() + self.constant**2).sqrt()
 
     def times(self, weight: Tensor) -> Tensor:

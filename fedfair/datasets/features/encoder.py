@@ -173,7 +173,7 @@ def numbers_of(column: pd.Series, reading: Reading) -> Tensor:
     if reading.keeps_missing:
         found = column if text is None else column_numbers(text, str(column.name), reading)
         numbers = pd.to_numeric(found, errors="coerce").to_numpy(dtype="float64", na_value=np.nan)
-        return torch.tensor(np.where(np.isfinite(numbers), numbers, np.nan))
+        return torch.from_numpy(np.where(np.isfinite(numbers), numbers, np.nan))
     tidy = tidied_column(column, reading)
     _refuse_missing(tidy.isna())
     found = tidy if text is None else column_numbers(text, str(column.name), reading)
