@@ -78,7 +78,7 @@ def send_left_out_front_counts(node: Node, request: Request) -> RecordDict:
 
 def _scored(node: Node, request: Request) -> Iterator[_Scored]:
     """Yield the training records, some at a time."""
-    left = LeftOut(**{name: tensor.cpu() for name, tensor in request.tensors(LEFT).items()})
+    left = LeftOut.of_tensors({name: tensor.cpu() for name, tensor in request.tensors(LEFT).items()})
     data = node.clients.together.train
     effects = _effects(node, left, data)
     for rows in data.portions(torch.arange(len(data))):
@@ -89,7 +89,7 @@ def _scored(node: Node, request: Request) -> Iterator[_Scored]:
 
 def _effects(node: Node, left: LeftOut, data: GroupedDataset) -> Tensor:
     """Return what the records add to their scores, `[n, 2]`, computed once for the front and for the model."""
-    trained = (left.trained, left.pull)
+    trained = (left.regression.trained, left.regression.pull)
     if node.left_out is None or not all(map(torch.equal, node.left_out[0], trained)):
         parts = [left.effects(data.features(rows), data.y[rows]) for rows in data.portions(torch.arange(len(data)))]
         node.left_out = trained, torch.cat(parts) if parts else torch.zeros(0, 2, dtype=torch.float64)

@@ -8,7 +8,6 @@ accuracy on the validation part among those within the limit there is kept, and 
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from itertools import product
@@ -168,11 +167,11 @@ def told(out: Path, plan: Plan, points: pd.DataFrame, each_cost: pd.DataFrame, a
 
 
 def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Plan:
-    """Read the requested part of the configuration; raise `ValueError` for a data set that is not in it."""
-    config = tomllib.loads(file.read_text(encoding="utf-8"))
-    smaller = config.pop("quick")
-    seeds = {"seeds": request.seeds, "pictured_seeds": request.seeds} if request.seeds else {}
-    plan = Plan(**{**config, **(smaller if request.quick else {}), **seeds})
+    """Read the requested part of the configuration.
+
+    Raises what `Request.of_configuration` raises, and `ValueError` for a data set that is not in it.
+    """
+    plan = request.of_configuration(NAME, file, Plan, ("seeds", "pictured_seeds"))
     return plan.model_copy(update={"datasets": request.among(plan.datasets)})
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import tomllib
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pandas as pd
 import tomli_w
+from pydantic import BaseModel, ValidationError
 
 from fedfair.accounting import Ledger
 from fedfair.mechanisms.randomness import key
@@ -28,10 +30,12 @@ from simulations.plans.kept_runs import RUNS, RunFile, run_key
 from simulations.reproductions.frontier_choice import front_points
 from simulations.results.result import Result
 from simulations.results.result_folder import refuse_other
-from simulations.settings.experiment import Experiment
+from simulations.settings.experiment import Experiment, SettingsError, in_words
 
 _UNFINISHED = "unfinished"  # the folder, beside the runs, of the checkpoints of those that go on
 _RULE_ROUNDS = 600  # of which a number of the clip rule is kept: figures show 60
+
+Described = TypeVar("Described", bound=BaseModel)
 
 
 class Request(NamedTuple):
@@ -57,6 +61,27 @@ class Request(NamedTuple):
         refuse_unwritable(runs)
         write_text(out / "config.toml", tomli_w.dumps(described))
         return runs
+
+    def of_configuration(self, name: str, file: Path, kind: type[Described],
+                         seeds: Sequence[str] = ("seeds",)) -> Described:
+        """Return what a configuration says of as much as is requested.
+
+        Args:
+            name: Name of the reproduction.
+            file: Its configuration, in which a table `quick` has what the quick version changes.
+            kind: What it describes.
+            seeds: Its settings that are numbers of seeds.
+
+        Raises:
+            SettingsError: For values that are not allowed, such as a single seed where there must be a deviation.
+        """
+        config = tomllib.loads(file.read_text(encoding="utf-8"))
+        smaller = config.pop("quick")
+        asked = dict.fromkeys(seeds, self.seeds) if self.seeds else {}
+        try:
+            return kind(**{**config, **(smaller if self.quick else {}), **asked})
+        except ValidationError as error:
+            raise SettingsError(f"{name}: {in_words(error, kind.model_fields)}") from None
 
     def among(self, datasets: Sequence[str]) -> tuple[str, ...]:
         """Return the requested data sets of a reproduction, in its order; raise `ValueError` for an unknown one."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from fedfair.plugins.registry import unknown
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.tuning import Positives
-from simulations.settings.experiment import Experiment, SettingsError, in_words
+from simulations.settings.experiment import Experiment
 from simulations.settings.presets import merged
 from simulations.statistics.summary import REFERENCE
 
@@ -92,15 +91,9 @@ class Entry(NamedTuple):
 def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Study:
     """Read the requested part of the configuration.
 
-    Raises `SettingsError` for values that are not allowed, and `ValueError` for a data set that is not in it.
+    Raises what `Request.of_configuration` raises, and `ValueError` for a data set that is not in it.
     """
-    config = tomllib.loads(file.read_text(encoding="utf-8"))
-    smaller = config.pop("quick")
-    seeds = {"seeds": request.seeds} if request.seeds else {}
-    try:
-        study = Study(**{**config, **(smaller if request.quick else {}), **seeds})
-    except ValidationError as error:
-        raise SettingsError(f"{NAME}: {in_words(error, Study.model_fields)}") from None
+    study = request.of_configuration(NAME, file, Study)
     asked = request.among([*study.data])
     return study.model_copy(update={"data": {name: study.data[name] for name in asked},
                                     "others": tuple(name for name in study.data if name not in asked)})

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from simulations.plans.compare import experiments
 from simulations.reproductions.request import EVERYTHING, Request
-from simulations.settings.experiment import Experiment, SettingsError, in_words
+from simulations.settings.experiment import Experiment
 from simulations.statistics.summary import REFERENCE
 
 NAME = "fair-fight"
@@ -60,16 +59,9 @@ class Entry(NamedTuple):
 def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Tuning:
     """Read the requested part of the configuration.
 
-    Raises `SettingsError` for values that are not allowed, such as a single seed, which has no deviation, and
-    `ValueError` for a data set that is not in it.
+    Raises what `Request.of_configuration` raises, and `ValueError` for a data set that is not in it.
     """
-    config = tomllib.loads(file.read_text(encoding="utf-8"))
-    smaller = config.pop("quick")
-    try:
-        tuning = Tuning(**{**config, **(smaller if request.quick else {}),
-                           **({"seeds": request.seeds} if request.seeds else {})})
-    except ValidationError as error:
-        raise SettingsError(f"{NAME}: {in_words(error, Tuning.model_fields)}") from None
+    tuning = request.of_configuration(NAME, file, Tuning)
     return tuning.model_copy(update={"datasets": request.among(tuning.datasets)})
 
 

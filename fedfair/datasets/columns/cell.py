@@ -99,15 +99,13 @@ class Column(NamedTuple):
         if text is None:
             return self.gap
         known = self.known or ()
-        if isinstance(cell, float) and abs(cell) >= ROUNDED and any(
-                finite(number) != number for number in map(written_number, known) if number is not None):
+        if isinstance(cell, float) and abs(cell) >= ROUNDED and _are_rounded(known):
             return None  # a code that a double has rounded, where the training had whole numbers
         if text in known:
             return text
-        if self.same_capitals and folded(text) in (by_letters := {folded(name): name for name in known}):
-            return by_letters[folded(text)]
-        number = written_number(text)
-        same = [name for name in known if number is not None and written_number(name) == number]
+        if self.same_capitals and folded(text) in _by_letters(known):
+            return _by_letters(known)[folded(text)]
+        same = by_number(known).get(written_number(text), [])
         return same[0] if len(same) == 1 else truth_values(known).get(text.lower())
 
     def text(self, cell: object) -> str | None:
@@ -144,6 +142,36 @@ def _as_text(cell: object) -> str:
     if isinstance(cell, datetime) and cell.time() == time():
         return str(cell.date())
     return duration_text(cell) if type(cell) is timedelta else str(cell)
+
+
+@lru_cache(maxsize=64)
+def by_number(known: tuple[str, ...]) -> dict[float | None, list[str]]:
+    """Return the categories that write each number, which are several where one is written in several ways.
+
+    Args:
+        known: Categories.
+
+    Examples:
+        >>> by_number(("1", "1.0", "2", "two"))
+        {1: ['1', '1.0'], 2: ['2']}
+    """
+    found: dict[float | None, list[str]] = {}
+    for name in known:
+        found.setdefault(written_number(name), []).append(name)
+    found.pop(None, None)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _are_rounded(known: tuple[str, ...]) -> bool:
+    """Return whether a double cannot hold the whole number that one of some categories writes."""
+    return any(finite(number) != number for number in by_number(known))
+
+
+@lru_cache(maxsize=64)
+def _by_letters(known: tuple[str, ...]) -> dict[str, str]:
+    """Return categories by their letters, without a difference between capitals and small ones."""
+    return {folded(name): name for name in known}
 
 
 _TRUTH_VALUES = ("bool", "bool_")  # of numpy, whose are no Number

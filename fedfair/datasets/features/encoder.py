@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedfair.datasets.columns.cell import folded
+from fedfair.datasets.columns.cell import by_number, folded
 from fedfair.datasets.columns.convention import MISSING, PLAIN, Reading, in_bands
 from fedfair.datasets.columns.quantities import written_number
 from fedfair.datasets.columns.tidy import cells, column_numbers, named, tidied_column
@@ -113,14 +113,16 @@ def category_positions(column: pd.Series, encoding: Encoding) -> NDArray[np.int6
     column = _banded(column, reading)
     if reading.keeps_missing:
         column = kept(column, reading)
-    categories = pd.Index(known)
-    positions = np.where(column.isna(), -1, categories.get_indexer(pd.Index(column.astype(str))))
-    if (positions < 0).any():  # tidying takes time, and rows of the training have been tidied
+    categories, texts = pd.Index(known), column.astype(str)
+    positions = np.where(column.isna(), -1, categories.get_indexer(pd.Index(texts)))
+    left = positions < 0
+    if left.any():  # tidying takes time, and rows of the training have been tidied
         tidy = tidied_column(column, reading)
         goes_on = listed and OTHER in known
-        _refuse_missing(tidy.isna() & (positions < 0) & (not goes_on))
-        for meaning in _meanings(column, tidy, known, reading):
-            positions = np.where(positions < 0, categories.get_indexer(pd.Index(meaning)), positions)
+        _refuse_missing(tidy.isna() & left & (not goes_on))
+        for meaning in _meanings(texts[left], tidy.astype(str)[left], known, reading):
+            found = categories.get_indexer(pd.Index(meaning))
+            positions[left] = np.where(positions[left] < 0, found, positions[left])
         if goes_on:
             positions = np.where(positions < 0, known.index(OTHER), positions)
         if (positions < 0).any() and not listed:
@@ -129,20 +131,18 @@ def category_positions(column: pd.Series, encoding: Encoding) -> NDArray[np.int6
     return positions
 
 
-def _meanings(column: pd.Series, tidy: pd.Series, known: tuple[str, ...], reading: Reading) -> Iterator[pd.Series]:
-    """Yield what the values of a column may mean, as text: the values without spaces around them, the tidied values,
-    the only categories that write the same numbers, and those that differ by capitals if these do not matter.
+def _meanings(texts: pd.Series, tidy: pd.Series, known: tuple[str, ...], reading: Reading) -> Iterator[pd.Series]:
+    """Yield what values may mean, as text: the values without spaces around them, the tidied values, the only
+    categories that write the same numbers, and those that differ by capitals if these do not matter.
     """
-    yield column.astype(str).str.strip()
-    yield tidy.astype(str)
-    by_number: dict[float | None, list[str]] = {}
-    for text in known:
-        by_number.setdefault(written_number(text), []).append(text)
-    by_number.pop(None, None)
-    only: dict[float | None, str] = {number: texts[0] for number, texts in by_number.items() if len(texts) == 1}
-    yield pd.Series([only.get(written_number(text)) for text in tidy.astype(str)], tidy.index, dtype="object")
+    yield texts.str.strip()
+    yield tidy
+    different = tidy.dropna().unique()  # what is read one by one
+    only = {number: names[0] for number, names in by_number(known).items() if len(names) == 1}
+    yield tidy.map({text: only.get(written_number(text)) for text in different})
     if reading.same_capitals:
-        yield tidy.astype(str).map(folded).map({folded(text): text for text in known})
+        by_letters = {folded(text): text for text in known}
+        yield tidy.map({text: by_letters.get(folded(text)) for text in different})
 
 
 def kept(column: pd.Series, reading: Reading) -> pd.Series:

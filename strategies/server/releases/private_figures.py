@@ -138,7 +138,7 @@ class PrivateFigures:
             ledger: Where the release is entered.
             share: Share of the budget for figures.
         """
-        ask = partial(self._ask, send_left_out_counts, grid, ledger, LEFT_OUT, tensors={LEFT: left._asdict()})
+        ask = partial(self._ask, send_left_out_counts, grid, ledger, LEFT_OUT, tensors={LEFT: left.tensors()})
         return self._kept(ask, LEFT_OUT, share)
 
     def _kept(self, ask: Callable[..., tuple[Gradients, float]], split: Split, share: float) -> NoisyCounts:
@@ -184,7 +184,7 @@ class PrivateFigures:
         like = {CONFUSION: torch.zeros(int(asked.sum()), len(names), classes, classes, dtype=torch.float64)}
         exchange, tensors = send_private_front_counts, {"front": {"weights": weights[asked]}}
         if made.left_out is not None:
-            exchange, tensors = send_left_out_front_counts, {LEFT: made.left_out.of_points(asked)._asdict()}
+            exchange, tensors = send_left_out_front_counts, {LEFT: made.left_out.of_points(asked).tensors()}
         tables, deviation = self._ask(exchange, grid, ledger, split, share, like, int(asked.sum()), FRONT,
                                       tensors=tensors)
         counts, labels = made_alike(tables[CONFUSION])

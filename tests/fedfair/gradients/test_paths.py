@@ -38,14 +38,6 @@ class Twice(nn.Module):
         return self.head(hidden * 2 if self.branch and bool((0 * x > 1).any()) else hidden)
 
 
-def test_a_layer_called_twice() -> None:
-    check(made(Twice), randn(5, 4))
-
-
-def test_a_layer_called_twice_in_a_model_that_torch_func_refuses() -> None:
-    check(made(lambda: Twice(branch=True)), randn(5, 4))
-
-
 def test_a_layer_called_twice_only_after_the_first_batch() -> None:
     class Sometimes(Twice):
         again = False
@@ -81,13 +73,8 @@ class Tied(nn.Module):
         return F.linear(h, self.embedding.weight) if self.how == "functional" else self.head(h)
 
 
-@pytest.mark.parametrize("how", ["tied", "functional"])
-def test_a_weight_that_embeds_and_predicts(how: str) -> None:
-    check(made(lambda: Tied(how)), randint(6, 5, 3))
-
-
-@pytest.mark.parametrize("how", ["tied", "functional"])
-def test_a_weight_that_embeds_and_predicts_stays_right_after_the_first_batch(how: str) -> None:
+@for_each("how", ["tied", "functional"])
+def test_a_weight_that_embeds_and_predicts_is_right_in_every_batch(how: str) -> None:
     model = made(lambda: Tied(how))
     for seed in range(3):
         check(model, randint(6, 5 + seed, 3, seed=seed))
@@ -103,12 +90,6 @@ class Scaled(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         h = torch.tanh(self.inner(x)) * self.scale
         return h * 2 if self.branch and bool((x[0] > 0).any()) and len(x) == 0 else h
-
-
-@for_each("branch", [False, True])
-@for_each("shape", [(3,), ()])
-def test_a_parameter_of_ones_own(branch: bool, shape: tuple[int, ...]) -> None:
-    check(made(lambda: Scaled(branch, shape)), randn(5, 4))
 
 
 def test_a_subclass_of_a_known_layer_is_not_taken_for_it() -> None:
@@ -143,12 +124,17 @@ class Attention(nn.Module):
         return self.head(self.norm(x + self.attention(x, x, x)[0])).mean(1)
 
 
-def test_lstm() -> None:
-    check(made(Recurrent), randint(7, 5, 3))
-
-
-def test_multihead_attention() -> None:
-    check(made(Attention), randn(5, 3, 4))
+@for_each(("make", "x"), [
+    (Twice, randn(5, 4)), (lambda: Twice(branch=True), randn(5, 4)),
+    (Scaled, randn(5, 4)), (lambda: Scaled(shape=()), randn(5, 4)),
+    (lambda: Scaled(branch=True), randn(5, 4)), (lambda: Scaled(branch=True, shape=()), randn(5, 4)),
+    (Recurrent, randint(7, 5, 3)), (Attention, randn(5, 3, 4)),
+    (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.InstanceNorm2d(2, affine=True), nn.Flatten(), nn.Linear(18, 2)),
+     randn(3, 1, 5, 5)),
+    (lambda: nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 5)), nn.Tanh(), nn.Linear(5, 3)), randn(6, 4))])
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated")
+def test_a_model_is_right_however_it_uses_its_layers_and_parameters(make: Callable[[], nn.Module], x: Tensor) -> None:
+    check(made(make), x)
 
 
 def test_dropout_in_a_model_that_takes_a_slower_path() -> None:
@@ -204,26 +190,14 @@ class Folded(nn.Module):
         return self.head(torch.tanh(self.inner(x.flatten(0, 1))).view(*x.shape[:2], -1).mean(1))
 
 
-@pytest.mark.parametrize("batch", [4, 6, 1])
-def test_a_model_that_works_time_first(batch: int) -> None:
-    check(made(TimeFirst), randn(batch, 4, 3))
-
-
-@pytest.mark.parametrize("batch", [4, 6, 1])
-def test_a_model_that_embeds_positions(batch: int) -> None:
-    check(made(Positional), randint(7, batch, 4))
-
-
-@pytest.mark.parametrize("batch", [4, 6, 1])
-def test_a_model_that_folds_positions_into_the_batch(batch: int) -> None:
-    check(made(Folded), randn(batch, 4, 3))
-
-
-@pytest.mark.parametrize("make", [TimeFirst, Positional, Folded])
-def test_another_batch_size_after_the_first_batch(make: Callable[[], nn.Module]) -> None:
-    model = made(make)
-    for batch in (6, 4, 1):
-        check(model, randint(7, batch, 4) if make is Positional else randn(batch, 4, 3))
+@for_each(("make", "rows"), [(TimeFirst, lambda batch: randn(batch, 4, 3)), (Folded, lambda batch: randn(batch, 4, 3)),
+                             (Positional, lambda batch: randint(7, batch, 4))])
+def test_a_model_need_not_work_batch_first(make: Callable[[], nn.Module], rows: Callable[[int], Tensor]) -> None:
+    """Whatever its first batch is, and after it."""
+    for first in (4, 6, 1):
+        model = made(make)
+        for batch in (first, 6, 4, 1):
+            check(model, rows(batch))
 
 
 # Batches.
@@ -249,8 +223,7 @@ def test_a_batch_of_one(make: Callable[[], nn.Module], x: Tensor) -> None:
 
 
 def test_float32_is_right_to_its_own_precision() -> None:
-    model, x = made(image_model), randn(6, 2, 8, 8)
-    y = randn(6, 3)
+    model, x, y = made(image_model), randn(6, 2, 8, 8), randn(6, 3)
     probe = per_example(copy.deepcopy(model).float(), squared_error, x.float(), y.float())
     assert probe.norms.dtype == torch.float32
     torch.testing.assert_close(probe.norms.double(), per_example(model, squared_error, x, y).norms, rtol=1e-5, atol=0)
@@ -280,11 +253,6 @@ def test_layers_that_mix_examples_are_refused_by_name(layer: nn.Module, x: Tenso
         per_example(model.double(), squared_error, x, x)
 
 
-def test_instance_norm_without_running_statistics_is_taken() -> None:
-    check(made(lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.InstanceNorm2d(2, affine=True), nn.Flatten(),
-                                     nn.Linear(18, 2))), randn(3, 1, 5, 5))
-
-
 class RunningMean(nn.Module):
     """Keeps a mean of what it is given, and leaves the output as it is."""
 
@@ -312,11 +280,6 @@ def test_an_embedding_that_scales_its_weights_is_refused() -> None:
         per_example(model, squared_error, randint(7, 5, 3), randn(5, 3))
 
 
-@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated")
-def test_a_known_layer_with_parameters_of_somebody_elses() -> None:
-    check(made(lambda: nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 5)), nn.Tanh(), nn.Linear(5, 3))), randn(6, 4))
-
-
 class Centred(nn.Module):
     """Subtracts the batch's mean, `always` or only while it is trained."""
 
@@ -329,25 +292,21 @@ class Centred(nn.Module):
         return h - h.mean(0) if self.always or self.training else h
 
 
-def test_a_model_that_subtracts_the_batch_mean_is_refused() -> None:
+@for_each(("batch", "always"), [(5, True), (1, True), (5, False)])
+def test_a_model_that_subtracts_the_batch_mean_is_refused(batch: int, always: bool) -> None:
+    model = made(lambda: Centred(always)).train(not always)
     with pytest.raises(ValueError, match=r"Centred .* its examples interact"):
-        per_example(made(Centred), squared_error, randn(5, 4), randn(5, 3))
+        per_example(model, squared_error, randn(batch, 4), randn(batch, 3))
 
 
-def test_a_model_that_subtracts_the_batch_mean_is_refused_at_a_batch_of_one() -> None:
-    with pytest.raises(ValueError, match="its examples interact"):
-        per_example(made(Centred), squared_error, randn(1, 4), randn(1, 3))
-
-
-def test_a_model_that_mixes_examples_only_in_training_mode_is_refused() -> None:
-    with pytest.raises(ValueError, match="interact"):
-        per_example(made(lambda: Centred(always=False)).train(), squared_error, randn(5, 4), randn(5, 3))
-
-
-@pytest.mark.parametrize("loss", [F.mse_loss, lambda o, y: (o - y).square(), lambda o, y: (o - y).sum(1)[:, None]])
-def test_a_loss_that_is_not_one_number_an_example_is_refused(loss: Loss) -> None:
+@for_each("loss", [F.mse_loss, lambda o, y: (o - y).square(), lambda o, y: (o - y).sum(1)[:, None]])
+def test_a_loss_that_is_not_one_number_an_example_is_refused_and_the_model_left_as_it_was(loss: Loss) -> None:
+    model = made(lambda: nn.Linear(4, 3)).train()
     with pytest.raises(ValueError, match="it must be one number an example"):
-        per_example(made(lambda: nn.Linear(4, 3)), loss, randn(5, 4), randn(5, 3))
+        per_example(model, loss, randn(5, 4), randn(5, 3))
+    assert all(p.requires_grad for p in model.parameters())
+    assert model.training
+    assert not model._forward_hooks
 
 
 @for_each("batch", [5, 0])
@@ -380,15 +339,6 @@ def test_a_probe_leaves_the_model_as_it_was(make: Callable[[], nn.Module], x: Te
     assert not first.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert not any(module._forward_hooks for module in model.modules())
-
-
-def test_a_refused_loss_leaves_the_model_as_it_was() -> None:
-    model = made(lambda: nn.Linear(4, 3)).train()
-    with pytest.raises(ValueError, match="one number an example"):
-        per_example(model, F.mse_loss, randn(5, 4), randn(5, 3))
-    assert all(p.requires_grad for p in model.parameters())
-    assert model.training
-    assert not model._forward_hooks
 
 
 def test_an_embedding_may_have_sparse_gradients() -> None:

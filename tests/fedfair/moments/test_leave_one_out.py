@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -19,6 +20,7 @@ from fedfair.moments.logistic import Course
 from fedfair.moments.posterior import Posterior, posterior
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import moment_sums, svec, unsvec
+from tests.for_each import for_each
 
 COLUMNS, BINS, STEPS, TAUS = 6, 4, 3, (1.0, 0.4)
 WIDTH = COLUMNS * BINS + 1
@@ -172,6 +174,15 @@ def test_a_record_decides_its_own_score_alone() -> None:
     for place in (0, 17, 59):
         alone = scores(left, Records(*(values[place:place + 1] for values in records)))
         assert torch.allclose(alone[0], together[place], rtol=0, atol=1e-12)
+
+
+@for_each("changed", [lambda tensors: tensors.pop("turn"), lambda tensors: tensors.update(more=tensors["turn"])])
+def test_a_message_of_other_tensors_is_refused(changed: Callable[[dict[str, Tensor]], object]) -> None:
+    tensors = at_once(fitted(made(60, 2), 2.0, 2)).tensors()
+    assert LeftOut.of_tensors(tensors).tensors() == tensors
+    changed(tensors)
+    with pytest.raises(ValueError, match=r"by the tensors across, at, .*: server and node need one version"):
+        LeftOut.of_tensors(tensors)
 
 
 @pytest.mark.parametrize(("noise", "least"), [(0.5, 0.1), (3.0, 0.5), (10.0, 0.9)])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-import resource
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from simulations.engines.checkpoint import Checkpoint
 from simulations.results.result import Result
 from strategies import STRATEGIES
 from strategies.server.releases.threshold_search import ThresholdSearch
+from tests.for_each import for_each
 from tests.simulations.kills import killed_in_the_middle
 from tests.strategies.test_contract import ONE_ROUND
 
@@ -29,6 +29,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dpsgd-global": {"bound": 5.0}, "dpsgd-global-adapt": {"bound": 5.0}, "dp-fedavg": {"quantile": 0.5},
     "fair-dp": {"late_share": 0.5}}
 TWO_GROUPS = ("fairlens",)
+MODES = [(name, sync) for name in STRATEGIES if name not in (*TWO_GROUPS, *ONE_ROUND)
+         for sync in STRATEGIES[name].modes]
 
 
 class Stopped(BaseException):
@@ -41,13 +43,15 @@ def experiment(strategy: str, **settings: Any) -> Experiment:
                          "options": OPTIONS.get(strategy, {}), "eval_every": 0.2, "accountant": "rdp", **settings})
 
 
-def modes() -> list[tuple[str, str]]:
-    return [(name, sync) for name in STRATEGIES if name not in (*TWO_GROUPS, *ONE_ROUND)
-            for sync in STRATEGIES[name].modes]
-
-
 def place(made: Experiment, folder: Path, every: int = 2) -> Checkpoint:
     return Checkpoint(folder, made.settings(), every)
+
+
+def own_table(file: Path, records: int = 400) -> Path:
+    """Write a table of records with one number, and return its file."""
+    rows = [f"{i % 7},{'ab'[i % 2]},{i % 3 % 2}" for i in range(records)]
+    file.write_text("\n".join(["x,group,label", *rows]))
+    return file
 
 
 def stopping_at(round_: int) -> Any:
@@ -58,20 +62,25 @@ def stopping_at(round_: int) -> Any:
     return progress
 
 
+def stopped(made: Experiment, checkpoint: Checkpoint, *rounds: int) -> None:
+    """Stop a run in each of these rounds, one after another, each time going on from the checkpoint."""
+    for each in rounds:
+        with pytest.raises(Stopped):
+            run(made, progress=stopping_at(each), checkpoint=checkpoint)
+
+
 def same(a: Result, b: Result) -> bool:
     pd.testing.assert_frame_equal(a.metrics, b.metrics)
     return a.ledger.events == b.ledger.events and all(
         torch.equal(p, q) for p, q in zip(a.model.parameters(), b.model.parameters(), strict=True))
 
 
-@pytest.mark.parametrize(("strategy", "sync"), modes())
+@pytest.mark.parametrize(("strategy", "sync"), MODES)
 def test_a_run_stopped_twice_and_resumed_equals_one_that_was_not(strategy: str, sync: str, tmp_path: Path) -> None:
     kept = {("dpsgd", "step"): {"optimizer": "adam"}, ("dpsgd-f", "step"): {"optimizer": "rmsprop"},
             ("sgd", "step"): {"momentum": 0.5}}.get((strategy, sync), {})
     made = experiment(strategy, sync=sync, **kept)
-    for stop in (3, 5):
-        with pytest.raises(Stopped):
-            run(made, progress=stopping_at(stop), checkpoint=place(made, tmp_path / "run"))
+    stopped(made, place(made, tmp_path / "run"), 3, 5)
     rounds: list[int] = []
     resumed = run(made, progress=lambda done, _: rounds.append(done), checkpoint=place(made, tmp_path / "run"))
     assert rounds == [5, 6]
@@ -82,36 +91,28 @@ def test_wherever_a_run_is_stopped(tmp_path: Path) -> None:
     made = experiment("dpsgd-global-adapt")
     undisturbed = run(made)
     for stop in range(1, 7):
-        with pytest.raises(Stopped):
-            run(made, progress=stopping_at(stop), checkpoint=place(made, tmp_path / str(stop), every=1))
+        stopped(made, place(made, tmp_path / str(stop), every=1), stop)
         assert same(run(made, checkpoint=place(made, tmp_path / str(stop), every=1)), undisturbed)
 
 
-def test_the_result_takes_the_place_of_the_checkpoint(tmp_path: Path) -> None:
-    made = experiment("dpsgd")
-    result = run(made, checkpoint=place(made, tmp_path / "run"))
-    assert {file.name for file in (tmp_path / "run").iterdir()} == {"config.toml", "checkpoint.pt"}
-    result.save(tmp_path / "run")
-    assert not (tmp_path / "run" / "checkpoint.pt").exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
+@pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("randomness", ["seeded", "system"])
-def test_an_empty_folder_that_is_there_is_one_to_go_on_in(randomness: str, tmp_path: Path) -> None:
-    made = experiment("dpsgd", randomness=randomness)
-    (tmp_path / "run").mkdir()
-    with pytest.raises(Stopped):
-        run(made, progress=stopping_at(5), checkpoint=place(made, tmp_path / "run"))
-    assert {file.name for file in (tmp_path / "run").iterdir()} == {"config.toml", "checkpoint.pt"}
-    run(made, checkpoint=place(made, tmp_path / "run")).save(tmp_path / "run")
-    assert (tmp_path / "run" / "summary.csv").is_file()
+def test_the_result_takes_the_place_of_the_checkpoint_also_in_an_empty_folder(randomness: str, there: bool,
+                                                                              tmp_path: Path) -> None:
+    made, folder = experiment("dpsgd", randomness=randomness), tmp_path / "run"
+    if there:
+        folder.mkdir()
+    stopped(made, place(made, folder), 5)
+    assert {file.name for file in folder.iterdir()} == {"config.toml", "checkpoint.pt"}
+    run(made, checkpoint=place(made, folder)).save(folder)
+    assert (folder / "summary.csv").is_file()
+    assert not (folder / "checkpoint.pt").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_a_folder_whose_replacement_was_killed_half_way_comes_back_with_its_checkpoint(tmp_path: Path) -> None:
     made, folder = experiment("dpsgd"), tmp_path / "out"
-    with pytest.raises(Stopped):
-        run(made, checkpoint=place(made, folder), progress=stopping_at(5))
+    stopped(made, place(made, folder), 5)
     folder.rename(tmp_path / ".out.fedfair-old")
     found = place(made, folder).read()
     assert found is not None
@@ -130,29 +131,21 @@ def test_a_link_stays_a_link_to_the_folder_of_the_results(tmp_path: Path) -> Non
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_dir()) == ["disk", "link", "real"]
 
 
-def test_what_somebody_put_beside_a_result_stays_and_the_checkpoint_goes(tmp_path: Path) -> None:
+def test_what_somebody_put_in_a_folder_or_beside_it_stays_and_the_checkpoint_goes(tmp_path: Path) -> None:
     made, folder = experiment("dpsgd"), tmp_path / "run"
     run(made).save(folder)
-    (folder / "notes.txt").write_text("mine")
-    (folder / "figures").mkdir()
-    (folder / "figures" / "one.svg").write_text("drawn")
-    (folder / "checkpoint.pt").write_text("old")
-    (folder / "summary.csv").write_text("spoilt")
+    for beside in (".run.old", ".run.new", "run/figures"):
+        (tmp_path / beside).mkdir()
+    (folder / "raw").symlink_to("/nowhere")
+    for name, text in (("notes.txt", "mine"), ("figures/one.svg", "drawn"), ("checkpoint.pt", "old"),
+                       ("summary.csv", "spoilt")):
+        (folder / name).write_text(text)
     before = sorted(path.name for path in folder.iterdir())
     run(made).save(folder)
     assert sorted(path.name for path in folder.iterdir()) == [name for name in before if name != "checkpoint.pt"]
+    assert (folder / "raw").is_symlink()
     assert (folder / "notes.txt").read_text() + (folder / "figures" / "one.svg").read_text() == "minedrawn"
     assert (folder / "summary.csv").read_text() != "spoilt"
-
-
-def test_links_in_the_folder_and_folders_beside_it_stay(tmp_path: Path) -> None:
-    made, folder = experiment("dpsgd"), tmp_path / "run"
-    run(made).save(folder)
-    (folder / "raw").symlink_to("/nowhere")
-    (tmp_path / ".run.old").mkdir()
-    (tmp_path / ".run.new").mkdir()
-    run(made).save(folder)
-    assert (folder / "raw").is_symlink()
     assert {path.name for path in tmp_path.iterdir()} == {"run", ".run.old", ".run.new"}
 
 
@@ -160,23 +153,19 @@ def test_two_runs_at_one_folder_never_go_on_from_each_others_checkpoint(tmp_path
     quiet, loud = experiment("dpsgd", noise_multiplier=4.0), experiment("dpsgd", noise_multiplier=0.5)
     begun = place(loud, tmp_path / "run")
     assert begun.read() is None
-    with pytest.raises(Stopped):
-        run(quiet, progress=stopping_at(3), checkpoint=place(quiet, tmp_path / "run"))
+    stopped(quiet, place(quiet, tmp_path / "run"), 3)
     with pytest.raises(FileExistsError, match="holds a different experiment"):
         begun.write(2, {})
-    with pytest.raises(Stopped):
-        run(loud, progress=stopping_at(3), checkpoint=place(loud, tmp_path / "other"))
+    stopped(loud, place(loud, tmp_path / "other"), 3)
     (tmp_path / "other" / "checkpoint.pt").replace(tmp_path / "run" / "checkpoint.pt")
     with pytest.raises(ValueError, match="was written by a run with other settings, at the same time"):
         run(quiet, checkpoint=place(quiet, tmp_path / "run"))
 
 
 def test_a_run_does_not_go_on_with_a_file_that_has_changed(tmp_path: Path) -> None:
-    table = tmp_path / "own.csv"
-    table.write_text("\n".join(["x,group,label", *(f"{i % 7},{'ab'[i % 2]},{i % 3 % 2}" for i in range(400))]))
+    table = own_table(tmp_path / "own.csv")
     made = experiment("dpsgd", csv=str(table), label="label", group="group", imbalance="")
-    with pytest.raises(Stopped):
-        run(made, progress=stopping_at(3), checkpoint=place(made, tmp_path / "run"))
+    stopped(made, place(made, tmp_path / "run"), 3)
     table.write_text(table.read_text().replace("1,a,0", "1,a,1"))
     with pytest.raises(ValueError, match=r"own\.csv has changed since"):
         run(made, checkpoint=place(made, tmp_path / "run"))
@@ -193,33 +182,26 @@ def test_a_checkpoint_of_another_experiment_is_refused_before_anything_is_comput
 def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is not on the server's machine has no digest there; its groups and numbers of records reveal it."""
     monkeypatch.setattr(Checkpoint, "_csv", "")
-    def data(records: int) -> Path:
-        rows = [f"{i % 7},{'ab'[i % 2]},{int(i % 5 > 1)}" for i in range(records)]
-        (tmp_path / "own.csv").write_text("\n".join(["size,group,label", *rows]))
-        return tmp_path / "own.csv"
-
-    made = Experiment(csv=str(data(120)), label="label", group="group", batch_size=16, steps=4)
+    table = own_table(tmp_path / "own.csv")
+    made = Experiment(csv=str(table), label="label", group="group", batch_size=16, steps=4)
     run(made, checkpoint=place(made, tmp_path / "run"))
-    data(130)
+    own_table(table, 410)
     with pytest.raises(ValueError, match="the checkpoint was written for other data"):
         run(made, checkpoint=place(made, tmp_path / "run"))
 
 
-def test_a_damaged_checkpoint_is_said_to_be_so(tmp_path: Path) -> None:
+@for_each(("spoil", "message"), [
+    (lambda file: file.write_bytes(file.read_bytes()[:500]), "is damaged: remove it to start the run again"),
+    (lambda file: torch.save({"round": 2, "state": {}}, file),
+     "was written by another version of fedfair: go on with that")])
+def test_a_checkpoint_that_cannot_be_read_says_why(spoil: Callable[[Path], object], message: str, tmp_path: Path
+                                                   ) -> None:
     made = experiment("dpsgd")
-    run(made, checkpoint=place(made, tmp_path / "run"))
     file = tmp_path / "run" / "checkpoint.pt"
-    file.write_bytes(file.read_bytes()[:500])
-    with pytest.raises(ValueError, match=r"checkpoint\.pt is damaged: remove it to start the run again"):
-        run(made, checkpoint=place(made, tmp_path / "run"))
-
-
-def test_a_checkpoint_of_another_version_is_said_to_be_so(tmp_path: Path) -> None:
-    made = experiment("dpsgd")
+    file.unlink(missing_ok=True)
     run(made, checkpoint=place(made, tmp_path / "run"))
-    file = tmp_path / "run" / "checkpoint.pt"
-    torch.save({"round": 2, "state": {}}, file)
-    with pytest.raises(ValueError, match=r"checkpoint\.pt was written by another version of fedfair: go on with that"):
+    spoil(file)
+    with pytest.raises(ValueError, match=rf"checkpoint\.pt {message}"):
         run(made, checkpoint=place(made, tmp_path / "run"))
 
 
@@ -280,7 +262,7 @@ import resource, sys
 from pathlib import Path
 from tests.simulations.engines.test_checkpoint import experiment, place, run
 made = experiment("dpsgd", hidden=(int(sys.argv[2]),))
-resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))  # stands for the end of the disk
 try:
     run(made, checkpoint=place(made, Path(sys.argv[1])))
 except OSError as error:
@@ -289,7 +271,6 @@ except OSError as error:
 
 
 def test_a_full_disk_ends_the_run_in_one_sentence_and_keeps_the_latest_checkpoint(tmp_path: Path) -> None:
-    assert resource.getrlimit(resource.RLIMIT_FSIZE)  # a limit on file sizes stands for the end of the disk
     done = subprocess.run([sys.executable, "-c", FULL_DISK, str(tmp_path / "run"), "400"], capture_output=True,
                           text=True, check=False)
     assert "could not be written" in done.stdout, done.stderr
@@ -324,9 +305,7 @@ def test_with_other_noise_a_round_that_may_be_lost_is_charged_twice(strategy: st
     """Hazard 12: stopped in the first round and in the third, whose updates may have been seen."""
     made = experiment(strategy, sync=sync, randomness="system", steps=4)
     checkpoint = place(made, tmp_path / "run", every=4)
-    for stop in (1, 3):
-        with pytest.raises(Stopped):
-            run(made, progress=stopping_at(stop), checkpoint=checkpoint)
+    stopped(made, checkpoint, 1, 3)
     resumed, whole = run(made, checkpoint=checkpoint), run(made)
     assert sum(resumed.ledger.events.values()) == pytest.approx(sum(whole.ledger.events.values()) * 6 / 4)
     assert resumed.ledger.epsilon() > whole.ledger.epsilon()
@@ -338,9 +317,7 @@ def test_with_other_noise_a_round_that_may_be_lost_is_charged_twice(strategy: st
 def test_a_round_interrupted_many_times_is_charged_as_often(stop: int, tmp_path: Path) -> None:
     made = experiment("dpsgd-f", randomness="system", trust="local", steps=4)
     checkpoint = place(made, tmp_path / "run")
-    for _ in range(5):
-        with pytest.raises(Stopped):
-            run(made, progress=stopping_at(stop), checkpoint=checkpoint)
+    stopped(made, checkpoint, *[stop] * 5)
     assert sum(run(made, checkpoint=checkpoint).ledger.events.values()) == 4 + 5
 
 
@@ -363,14 +340,11 @@ def test_interrupted_rounds_stay_within_a_budget_by_group_or_end_the_run(tmp_pat
     made = experiment("dpsgd-f", randomness="system", steps=6, group_epsilon=3.0, noise_multiplier=2.0,
                       options={"max_bound": 4})
     checkpoint = place(made, tmp_path / "run")
-    for stop in (1, 2, 2, 4):
-        with pytest.raises(Stopped):
-            run(made, progress=stopping_at(stop), checkpoint=checkpoint)
+    stopped(made, checkpoint, 1, 2, 2, 4)
     ledger = run(made, checkpoint=checkpoint).ledger
     assert sum(ledger.events.values()) == 6 + 4
     assert max(ledger.guaranteed_by_group().values()) <= 3.0
     last = place(made, tmp_path / "last")
-    with pytest.raises(Stopped):
-        run(made, progress=stopping_at(6), checkpoint=last)
+    stopped(made, last, 6)
     with pytest.raises(ValueError, match="group_epsilon 3 leaves too little for the 1 still to come"):
         run(made, checkpoint=last)

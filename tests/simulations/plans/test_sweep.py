@@ -6,7 +6,7 @@ import json
 import random
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +27,7 @@ from simulations.results.result import summary
 from simulations.settings.experiment import Experiment, SettingsError
 from tests.for_each import for_each
 from tests.guard import wait_until
+from tests.simulations.engines.test_checkpoint import own_table
 from tests.simulations.kills import killed_in_the_middle
 
 SMALL: dict[str, Any] = {
@@ -38,15 +39,19 @@ SEARCH: dict[str, Any] = {
     "search": {"space": {"learning_rate": {"low": 1e-4, "high": 1.0, "log": True}}, "trials": 6}}
 
 
-def write(path: Path, **settings: Any) -> Path:
-    path.write_text(Sweep(**settings).to_toml())
-    return path
+def searching(**changed: Any) -> Sweep:
+    """Return the search, with some things of it changed."""
+    return Sweep(**{**SEARCH, "search": {**SEARCH["search"], **changed}})
 
 
 @pytest.fixture
-def command(forked: Path, tmp_path: Path) -> Callable[[Path], list[str]]:
+def command(forked: Path, tmp_path: Path) -> Callable[[Sweep], list[str]]:
     """Return a function that returns the command of a sweep into the folder `out`."""
-    return lambda config: [str(forked / "fedfair"), "sweep", str(config), "--out", str(tmp_path / "out")]
+    def of(described: Sweep) -> list[str]:
+        (tmp_path / "sweep.toml").write_text(described.to_toml())
+        return [str(forked / "fedfair"), "sweep", str(tmp_path / "sweep.toml"), "--out", str(tmp_path / "out")]
+
+    return of
 
 
 def test_trials_are_all_combinations_each_once_and_named_by_all_that_matters() -> None:
@@ -60,8 +65,7 @@ def test_trials_are_all_combinations_each_once_and_named_by_all_that_matters() -
 
 
 def test_a_finished_trial_of_a_file_that_has_changed_is_noticed(tmp_path: Path) -> None:
-    table = tmp_path / "own.csv"
-    table.write_text("\n".join(["x,group,label", *(f"{i % 7},{'ab'[i % 2]},{i % 3 % 2}" for i in range(400))]))
+    table = own_table(tmp_path / "own.csv")
     made = Experiment(csv=str(table), label="label", group="group", strategy="sgd", steps=2, batch_size=32, hidden=(4,))
     run(made).save(tmp_path / "trial")
     refuse_changed(tmp_path / "trial", made)
@@ -95,7 +99,8 @@ def test_methods_and_models_of_ones_own_are_files_that_a_trial_depends_on(tmp_pa
 def test_a_description_survives_toml(tmp_path: Path) -> None:
     for settings in (SMALL, SEARCH):
         made = Sweep(**settings)
-        assert Sweep.read(write(tmp_path / "sweep.toml", **settings)) == made
+        (tmp_path / "sweep.toml").write_text(made.to_toml())
+        assert Sweep.read(tmp_path / "sweep.toml") == made
 
 
 @for_each(("change", "message"), [
@@ -137,17 +142,14 @@ def test_a_changed_sweep_is_noticed_and_an_extended_one_keeps_what_is_there(tmp_
 
 
 def test_a_search_is_not_extended_by_another_rule_where_trials_were_stopped(tmp_path: Path) -> None:
-    def asked(**changed: Any) -> Sweep:
-        return Sweep(**{**SEARCH, "search": {**SEARCH["search"], "scheduler": "asha", **changed}})
-
-    prepare_folder(tmp_path, asked())
-    assert prepare_folder(tmp_path, asked(grace=20, trials=8)) == 6
+    prepare_folder(tmp_path, searching(scheduler="asha"))
+    assert prepare_folder(tmp_path, searching(scheduler="asha", grace=20, trials=8)) == 6
     note = tmp_path / "trials" / "one" / "stopped.json"
     note.parent.mkdir(parents=True)
     note.write_text("{}")
     with pytest.raises(FileExistsError, match=r"another rule, which differs in metric, scheduler of \[search\]"):
-        prepare_folder(tmp_path, asked(grace=20, trials=9, metric="loss", scheduler="median"))
-    assert prepare_folder(tmp_path, asked(grace=20, trials=9)) == 8
+        prepare_folder(tmp_path, searching(grace=20, trials=9, metric="loss", scheduler="median"))
+    assert prepare_folder(tmp_path, searching(scheduler="asha", grace=20, trials=9)) == 8
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -157,7 +159,7 @@ def test_a_search_is_not_extended_by_another_rule_where_trials_were_stopped(tmp_
     ({"metric": "demographic_parity"}, "demographic_parity of all is not a number on the validation part"),
 ])
 def test_a_search_by_what_no_run_measures_is_refused(change: dict[str, Any], message: str) -> None:
-    described = Sweep(**{**SEARCH, "search": {**SEARCH["search"], **change}})
+    described = searching(**change)
     made = next(described.cells()).experiments[0]
     assert described.search is not None
     with pytest.raises(ValueError, match=message):
@@ -199,11 +201,16 @@ def finished(described: Sweep, folder: Path, left: int = 0) -> list[str]:
     return list(planned)
 
 
+def collected(described: Sweep, folder: Path, failed: Mapping[str, str]) -> Any:
+    """Collect a search of which some trials failed, for a reason each, and return what the folder says of it."""
+    collect(described, folder, failed)
+    return json.loads((folder / "search.json").read_text())
+
+
 def test_a_failed_trial_is_charged_what_it_can_have_released(tmp_path: Path) -> None:
-    described = Sweep(**{**SEARCH, "search": {**SEARCH["search"], "trials": 2}})
+    described = searching(trials=2)
     names = finished(described, tmp_path, left=1)
-    collect(described, tmp_path, {names[1]: "its process died"})
-    found = json.loads((tmp_path / "search.json").read_text())
+    found = collected(described, tmp_path, {names[1]: "its process died"})
     table = pd.read_csv(tmp_path / "trials.csv")
     assert (found["trials"], found["stopped_early"]) == (2, 0)
     assert found["epsilon_of_the_search"] == pytest.approx(2 * found["epsilon_of_the_best_run"])
@@ -215,8 +222,8 @@ def test_a_failed_trial_whose_plan_proves_nothing_is_charged_without_bound(tmp_p
     """What noise at the base clip norm costs follows from the clip norms to come."""
     settings = {**SEARCH["settings"], "options": {"noise_at": "base"}, "noise_multiplier": 2.0}
     described = Sweep(strategies=["dpsgd-f"], settings=settings, search={**SEARCH["search"], "trials": 1})
-    collect(described, tmp_path, dict.fromkeys(trials(described), "its process died"))
-    assert json.loads((tmp_path / "search.json").read_text())["epsilon_of_the_search"] is None
+    found = collected(described, tmp_path, dict.fromkeys(trials(described), "its process died"))
+    assert found["epsilon_of_the_search"] is None
 
 
 def test_a_trial_that_could_not_begin_costs_nothing_and_one_without_a_plan_everything(tmp_path: Path) -> None:
@@ -224,17 +231,15 @@ def test_a_trial_that_could_not_begin_costs_nothing_and_one_without_a_plan_every
     with pytest.raises(ValueError, match="batch_size is 1000000") as refused:
         run(next(iter(trials(described).values())))
     for reason, charged, is_ in ((str(refused.value), 0, "guaranteed"), ("its process died", None, "without bound")):
-        collect(described, tmp_path, dict.fromkeys(trials(described), reason))
-        found = json.loads((tmp_path / "search.json").read_text())
+        found = collected(described, tmp_path, dict.fromkeys(trials(described), reason))
         assert (found["best"], found["epsilon_of_the_search"]) == (None, charged)
         assert found["epsilon_of_the_search_is"].startswith(is_)
 
 
 def test_a_metric_that_is_not_a_number_makes_no_trial_the_best(tmp_path: Path) -> None:
-    described = Sweep(**{**SEARCH, "search": {**SEARCH["search"], "trials": 1, "metric": "demographic_parity"}})
+    described = searching(trials=1, metric="demographic_parity")
     finished(described, tmp_path)
-    collect(described, tmp_path, {})
-    assert json.loads((tmp_path / "search.json").read_text())["best"] is None
+    assert collected(described, tmp_path, {})["best"] is None
 
 
 def test_a_varied_setting_that_the_summary_has_anyway_is_one_column(tmp_path: Path) -> None:
@@ -249,44 +254,36 @@ def test_a_varied_setting_that_the_summary_has_anyway_is_one_column(tmp_path: Pa
 
 @pytest.mark.slow
 def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(
-        command: Callable[[Path], list[str]], tmp_path: Path) -> None:
-    config, chance = write(tmp_path / "sweep.toml", **SMALL), random.Random(1)  # noqa: S311
+        command: Callable[[Sweep], list[str]], tmp_path: Path) -> None:
+    described = Sweep(**SMALL)
 
     def finished() -> int:
         """Return how many trials have ended."""
         return len(list((tmp_path / "out" / "trials").glob("*/summary.csv")))
 
-    assert killed_in_the_middle(command(config), 2, finished, chance) > 0
+    assert killed_in_the_middle(command(described), 2, finished, random.Random(1)) > 0  # noqa: S311
     tables = [summary(compare(cell.experiments)).assign(learning_rate=cell.chosen["learning_rate"])
-              for cell in Sweep(**SMALL).cells()]
+              for cell in described.cells()]
     found = pd.read_csv(tmp_path / "out" / "summary.csv")
     pd.testing.assert_frame_equal(found, pd.concat(tables, ignore_index=True)[list(found.columns)], check_dtype=False)
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "trials").glob("*/summary.csv")}
     assert len(times) == 8
-    again = subprocess.run(command(config), check=True, capture_output=True, text=True)
+    again = subprocess.run(command(described), check=True, capture_output=True, text=True)
     assert "8 trials, of which 8 are finished" in again.stderr
     assert all(path.stat().st_mtime_ns == when for path, when in times.items())
 
 
-def interrupted(command: list[str], begun: Callable[[], bool]) -> subprocess.CompletedProcess[str]:
-    """Interrupt a command by Ctrl-C once it has `begun`; return what it prints."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        wait_until(begun, process)
-        process.send_signal(signal.SIGINT)
-        output, _ = process.communicate()
-    return subprocess.CompletedProcess(command, process.returncode, output)
-
-
 @pytest.mark.slow
 def test_an_interrupted_search_ends_so_and_takes_no_trial_for_finished_that_is_not(
-        command: Callable[[Path], list[str]], tmp_path: Path) -> None:
-    settings = {**SEARCH, "search": {"space": {"steps": {"values": [2, 10**6]}}, "trials": 2, "seed": 6}}
+        command: Callable[[Sweep], list[str]], tmp_path: Path) -> None:
+    described = searching(space={"steps": {"values": [2, 10**6]}}, trials=2, seed=6)
     folder = tmp_path / "out" / "trials"
-    config = write(tmp_path / "sweep.toml", **settings)
-    done = interrupted(command(config), lambda: any(folder.glob("*/summary.csv"))
-                       and any(folder.glob("*/checkpoint.pt")))
-    assert done.returncode == 130
-    assert "saved" not in done.stdout
+    with subprocess.Popen(command(described), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        wait_until(lambda: any(folder.glob("*/summary.csv")) and any(folder.glob("*/checkpoint.pt")), process)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate()
+    assert process.returncode == 130
+    assert "saved" not in output
     files = ("summary.csv", "checkpoint.pt", "stopped.json")
     assert [len(list(folder.glob(f"*/{file}"))) for file in files] == [1, 1, 0]
     assert not (tmp_path / "out" / "search.json").exists()
@@ -318,12 +315,11 @@ class Mistaken(Strategy):
 
 @pytest.mark.slow
 def test_trials_that_fail_for_reasons_of_their_own_are_named_and_made_once_and_the_others_finish(
-        command: Callable[[Path], list[str]], tmp_path: Path) -> None:
+        command: Callable[[Sweep], list[str]], tmp_path: Path) -> None:
     (tmp_path / "mistaken.py").write_text(MISTAKEN)
-    settings = {"strategies": ["sgd", "mistaken"], "settings": {"steps": 20, "hidden": [8], "weight_decay": 10.0},
-                "vary": {"learning_rate": [1e30, 0.1]}}
-    done = subprocess.run(command(write(tmp_path / "sweep.toml", **settings)), check=False,
-                          capture_output=True, text=True, cwd=tmp_path)
+    described = Sweep(strategies=["sgd", "mistaken"], vary={"learning_rate": [1e30, 0.1]},
+                      settings={"steps": 20, "hidden": [8], "weight_decay": 10.0})
+    done = subprocess.run(command(described), check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1
     assert "has a gradient that is not finite" in done.stderr
     assert "ZeroDivisionError: division by zero (" in done.stderr
@@ -339,18 +335,17 @@ def test_trials_that_fail_for_reasons_of_their_own_are_named_and_made_once_and_t
 @pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["none", "asha"])
 def test_a_search_finds_the_best_trial_and_says_what_all_of_them_cost(
-        scheduler: str, command: Callable[[Path], list[str]], tmp_path: Path) -> None:
-    settings = {**SEARCH, "search": {**SEARCH["search"], "scheduler": scheduler}}
-    config = write(tmp_path / "sweep.toml", **settings)
+        scheduler: str, command: Callable[[Sweep], list[str]], tmp_path: Path) -> None:
+    described = searching(scheduler=scheduler)
     for _ in range(2):  # the second time nothing is left to run
-        subprocess.run(command(config), check=True, capture_output=True)
+        subprocess.run(command(described), check=True, capture_output=True)
     found = json.loads((tmp_path / "out" / "search.json").read_text())
     table = pd.read_csv(tmp_path / "out" / "trials.csv")
     assert found["trials"] == len(table) == 6
     assert found["epsilon_of_the_search"] == pytest.approx(table["epsilon"].sum())
     assert found["best"] in set(table.loc[table["ended"] == "finished", "trial"])
     if scheduler == "none":
-        runs = compare([made for cell in Sweep(**settings).cells() for made in cell.experiments])
+        runs = compare([made for cell in described.cells() for made in cell.experiments])
         accuracy = {trial_name(r.experiment): r.metrics.query(
             "split == 'valid' and metric == 'accuracy' and group == 'all' and round == 40").value.item() for r in runs}
         assert accuracy[found["best"]] == max(accuracy.values())

@@ -150,6 +150,13 @@ def test_rows_that_cannot_be_encoded_are_refused(changed: Any, message: str) -> 
         encode(pd.DataFrame({**GIVEN, **changed}, index=[5, 6]), ENCODING)
 
 
+@for_each("missing", [None, np.nan, "?", ""])
+def test_a_missing_value_is_an_other_one_where_the_encoding_lists_other(missing: Any) -> None:
+    encoding = Encoding(tuple(Feature("sex", text) for text in ("f", "other")), listed=("sex",))
+    rows = pd.DataFrame({"sex": ["f", missing, "x"]})
+    assert encode(rows, encoding).argmax(1).tolist() == [0, 1, 1]
+
+
 def test_a_text_may_be_the_number_that_it_is_for_a_whole_file() -> None:
     assert encode(pd.DataFrame({**GIVEN, "kind": ["01", " 2"]}), ENCODING)[:, -1].tolist() == [1, 0]
 
