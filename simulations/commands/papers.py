@@ -100,6 +100,7 @@ def reproduce(
                                                  "commas. A later call with the same folder adds the others.")] = None,
     runs: Annotated[Path | None, typer.Option(help="Folder of kept runs (runs.parquet), by default OUT. Reproductions "
                                               "with runs in common can share one, one command at a time.")] = None,
+    epsilons: Annotated[str | None, typer.Option(help="Some of the frontier's epsilons, separated by commas.")] = None,
 ) -> None:
     """Run a published table or figure again and set it beside the paper's; or fair-fight or frontier, all tuned alike.
 
@@ -127,7 +128,9 @@ def reproduce(
     chosen = tuple(names_of(datasets or ""))
     if datasets is not None and not chosen:
         raise ValueError(f"datasets is {datasets!r}, which names none: name some, or leave --datasets out for all")
-    request = Request(seeds, quick, chosen, device, runs)
+    if epsilons is not None and name != frontier.NAME:
+        raise ValueError(f"epsilons is {epsilons!r}, but {name} has its own: leave --epsilons out, or take frontier")
+    request = Request(seeds, quick, chosen, device, runs, _numbers("epsilons", epsilons or ""))
     with showing_progress() as on_round:
         if name == tuning.NAME:
             conclusion = fair_fight(out, request, on_round, jobs)
@@ -144,3 +147,11 @@ def reproduce(
         else:
             conclusion = sentence(tables.reproduce(name, out, request, on_round, jobs))
     print(f"{conclusion} See {out / 'README.md'}.")
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    """Return the numbers of an option, which commas separate; raise `ValueError` for what is none."""
+    try:
+        return tuple(map(float, names_of(text)))
+    except ValueError:
+        raise ValueError(f"{option} is {text!r}: give numbers, separated by commas") from None

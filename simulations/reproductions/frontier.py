@@ -169,10 +169,13 @@ def told(out: Path, plan: Plan, points: pd.DataFrame, each_cost: pd.DataFrame, a
 def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Plan:
     """Read the requested part of the configuration.
 
-    Raises what `Request.of_configuration` raises, and `ValueError` for a data set that is not in it.
+    Raises what `Request.of_configuration` raises, and `ValueError` for a data set or an epsilon that is not in it.
     """
     plan = request.of_configuration(NAME, file, Plan, ("seeds", "pictured_seeds"))
-    return plan.model_copy(update={"datasets": request.among(plan.datasets)})
+    epsilons = request.among_epsilons(plan.epsilons)
+    pictured = tuple(epsilon for epsilon in plan.pictured if epsilon in epsilons)
+    return plan.model_copy(update={"datasets": request.among(plan.datasets), "epsilons": epsilons, "pictured": pictured,
+                                   "pictured_seeds": plan.pictured_seeds if pictured else plan.seeds})
 
 
 def runs_of(plan: Plan, device: str) -> Iterator[Entry]:

@@ -40,7 +40,8 @@ Described = TypeVar("Described", bound=BaseModel)
 
 class Request(NamedTuple):
     """How many `seeds` (the reproduction's own number if None), whether the `quick` version, which of its `datasets`
-    (all if none is named), on which `device`, and the folder of kept `runs` (that of the page if None).
+    (all if none is named), on which `device`, and the folder of kept `runs` (that of the page if None). Of the frontier
+    also which of its `epsilons` (all if none is named).
     """
 
     seeds: int | None = None
@@ -48,6 +49,7 @@ class Request(NamedTuple):
     datasets: tuple[str, ...] = ()
     device: str = "cpu"
     runs: Path | None = None
+    epsilons: tuple[float, ...] = ()
 
     def begin(self, name: str, out: Path) -> Path:
         """Make `out` the folder of the reproduction `name`, by a config.toml that says so, and return the folder of its
@@ -90,15 +92,23 @@ class Request(NamedTuple):
                 raise unknown("data set of the quick version" if self.quick else "data set", name, datasets)
         return tuple(name for name in datasets if name in self.datasets or not self.datasets)
 
+    def among_epsilons(self, epsilons: Sequence[float]) -> tuple[float, ...]:
+        """Return the requested epsilons of a reproduction, in its order; raise `ValueError` for an unknown one."""
+        for epsilon in self.epsilons:
+            if epsilon not in epsilons:
+                raise unknown("epsilon", f"{epsilon:g}", [f"{known:g}" for known in epsilons])
+        return tuple(epsilon for epsilon in epsilons if epsilon in self.epsilons or not self.epsilons)
+
     def title(self, title: str) -> str:
         """Return a page's title with what it is limited to before a colon: some data sets, the quick version."""
         subject, colon, rest = title.partition(":")
-        datasets = "".join(f", {name}" for name in self.datasets)
-        return f"{subject}{datasets}{' (quick version)' if self.quick else ''}{colon}{rest}"
+        limits = "".join(f", {name}" for name in (*self.datasets, *(f"epsilon {value:g}" for value in self.epsilons)))
+        return f"{subject}{limits}{' (quick version)' if self.quick else ''}{colon}{rest}"
 
     def command(self, name: str, seeds: int | None) -> str:
         """Return the command that makes it again, with a number of seeds; None for the reproduction's own."""
         chosen = f" --datasets {shlex.quote(','.join(self.datasets))}" if self.datasets else ""
+        chosen += f" --epsilons {','.join(f'{epsilon:g}' for epsilon in self.epsilons)}" if self.epsilons else ""
         number = "" if seeds is None else f" --seeds {seeds}"
         return (f"fedfair reproduce {name}{number}{' --quick' if self.quick else ''}{chosen} "
                 f"--device {self.device} --out DIR")
@@ -106,7 +116,9 @@ class Request(NamedTuple):
     def left_out(self, quick: str) -> list[str]:
         """Return paragraphs that say what is left out; `quick` describes the reproduction's quick version."""
         return [*([f"This is the quick version. {quick}", ""] if self.quick else []),
-                *([f"Of the data sets only {', '.join(self.datasets)}.", ""] if self.datasets else [])]
+                *([f"Of the data sets only {', '.join(self.datasets)}.", ""] if self.datasets else []),
+                *([f"Of the epsilons only {', '.join(f'{epsilon:g}' for epsilon in self.epsilons)}.", ""]
+                  if self.epsilons else [])]
 
 
 EVERYTHING = Request()

@@ -131,6 +131,14 @@ def test_a_small_frontier_is_run_kept_and_told(small: Path, tmp_path: Path, data
     kept = (out / "runs.parquet").read_bytes()
     frontier.frontier(out, Request(), file=small)
     assert (out / "runs.parquet").read_bytes() == kept
+    part = Request(epsilons=(math.inf,), runs=out)
+    frontier.frontier(tmp_path / "part", part, file=small)
+    assert (out / "runs.parquet").read_bytes() == kept
+    told = (tmp_path / "part" / "README.md").read_text()
+    assert "# The frontier, epsilon inf: " in told
+    assert "--epsilons inf --device cpu" in told
+    assert "means over 2 seeds, " in told
+    assert "epsilon 3" not in told.lower()
     gaps, worst = ({f"{name}-3-{of}.svg" for name in ("compas", "digits")}
                    for of in ("accuracy-parity", "worst-group-error"))
     assert {path.name for path in out.glob("*.svg")} == {"compas-3.svg", *gaps, *worst}
@@ -149,6 +157,14 @@ def test_every_method_tries_as_many_settings_as_the_others() -> None:
     assert set(sizes.values()) == {6}
     assert plan.most_settings == 6
     assert frontier.load(Request(quick=True)).epsilons == (1.0,)
+
+
+def test_some_epsilons_can_be_asked_for() -> None:
+    plan = frontier.load(Request(epsilons=(3.0, 0.1)))
+    assert (plan.epsilons, plan.pictured, plan.pictured_seeds) == ((0.1, 3.0), (), 5)
+    assert frontier.load(Request(epsilons=(1.0,))).pictured_seeds == 20
+    with pytest.raises(ValueError, match="unknown epsilon '2'"):
+        frontier.load(Request(epsilons=(2.0,)))
 
 
 def test_epsilons_that_are_pictured_have_more_seeds() -> None:

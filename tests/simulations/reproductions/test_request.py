@@ -43,6 +43,7 @@ def test_the_page_has_the_command_and_what_is_left_out() -> None:
     (Request(), "Nobody 2026, Table 1: accuracy: by group"),
     (Request(datasets=("Law", "Adult")), "Nobody 2026, Table 1, Law, Adult: accuracy: by group"),
     (Request(quick=True), "Nobody 2026, Table 1 (quick version): accuracy: by group"),
+    (Request(epsilons=(0.1,)), "Nobody 2026, Table 1, epsilon 0.1: accuracy: by group"),
     (Request(quick=True, datasets=("Law",)), "Nobody 2026, Table 1, Law (quick version): accuracy: by group")])
 def test_the_title_has_what_a_page_is_limited_to(request_: Request, title: str) -> None:
     assert request_.title("Nobody 2026, Table 1: accuracy: by group") == title
@@ -58,6 +59,10 @@ def test_the_title_has_what_a_page_is_limited_to(request_: Request, title: str) 
                                            "Adult, Dutch"),
     (["fair-fight", "--datasets", "Law"], "unknown data set 'Law': did you mean 'law'? known are adult, bank, compas, "
                            "credit, dutch, law"),
+    (["frontier", "--epsilons", "2,.1"], "unknown epsilon '2': known are 0.1, 0.3, 1, 3, inf"),
+    (["frontier", "--epsilons", "much"], "epsilons is 'much': give numbers, separated by commas"),
+    (["surface", "--epsilons", "1"], "epsilons is '1', but surface has its own: leave --epsilons out, or take "
+                                     "frontier"),
     (["yang2024-figures2-3", "--datasets", "law", "--quick"], "unknown data set of the quick version 'law': known "
                                                  "are adult")])
 def test_another_name_is_refused_before_work_starts(arguments: list[str], why: str, tmp_path: Path) -> None:
