@@ -1,4 +1,4 @@
-"""Intervals of rates that are read off noisy counts: for sampling error and noise together.
+"""Intervals of rates that are read off noisy counts, and of gaps between groups: for sampling error and noise together.
 
 A count n_j of records is known as n_j + z_j, z_j ~ N(0, s^2). A rate r = A / B is a ratio of sums over cells, those of
 A among those of B. At the true r the difference A - r B has mean 0 and, by its binomial part and its noise, the
@@ -15,19 +15,27 @@ The interval holds every r for which A - r B is within z of these deviations (Fi
 of 1927), cut to [0, 1]. Differences and ratios of two groups' rates follow by square-and-add (Newcombe 1998; Zou and
 Donner 2008), which keeps their skewness.
 
+A gap between groups is the largest difference of any two, or of those that a person named. A group of which a rate
+cannot be told would decide the gap of all by its noise. So it is left out, unless fewer than two are left, or it was
+named: who names groups, without looking at records, says in public which of them count.
+
 Tables show a figure with its interval, or as one that cannot be told.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
+from itertools import combinations
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from fedfair.fairness.metrics import gaps_over
+from fedfair.plugins.registry import unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,6 +77,11 @@ class Estimate(NamedTuple):
 
 
 UNKNOWN = Estimate(math.nan)
+
+Rates = Callable[[str, float], Estimate]
+"""A group's figure by its name, with an interval of so many deviations."""
+
+RATIO, WORST = "selection_ratio", "worst_group_accuracy"
 
 
 def quantile(confidence: float, comparisons: int = 1) -> float:
@@ -232,6 +245,60 @@ def _extreme(estimates: Sequence[Estimate], of: Callable[[Sequence[float]], floa
     if not known or len(known) < len(estimates):
         return UNKNOWN
     return Estimate(*(of(ends) for ends in zip(*known, strict=True)))
+
+
+def places_of(named: Sequence[str], groups: Sequence[str]) -> tuple[int, ...]:
+    """Return the places of named groups among all.
+
+    Args:
+        named: Names of groups; none for no choice.
+        groups: Names of all groups.
+
+    Raises:
+        ValueError: If there is no such group.
+
+    Examples:
+        >>> places_of(["F", "M"], ["F", "M", "missing"]), places_of([], ["F", "M"])
+        ((0, 1), ())
+    """
+    for name in named:
+        if name not in groups:
+            raise unknown("group in gap_among", name, groups)
+    return tuple(groups.index(name) for name in named)
+
+
+def gaps(groups: Sequence[Rates], known: Collection[str], confidence: float, named: Sequence[int] = ()
+         ) -> Iterator[tuple[str, Estimate]]:
+    """Yield the gaps between groups; with more than two, all pairs' intervals hold together.
+
+    Args:
+        groups: The groups.
+        known: Names of the figures that they have.
+        confidence: Probability with which the interval of a gap holds.
+        named: Places of the groups that count; none for all of which the rates can be told.
+    """
+    chosen = [groups[place] for place in named]
+    if len(groups) < 2:
+        return
+    for name, over in gaps_over(known).items():
+        told = chosen or _told(groups, over, confidence)
+        pairs = list(combinations(range(len(told)), 2))
+        z = quantile(confidence, len(pairs) * len(over))
+        rates = [[group(metric, z) for group in told] for metric in over]
+        yield name, largest([size(difference(of[a], of[b])) for of in rates for a, b in pairs])
+    told = chosen or _told(groups, ("positive_rate",), confidence)
+    pairs = list(combinations(range(len(told)), 2))
+    selected = [group("positive_rate", quantile(confidence, len(pairs))) for group in told]
+    yield RATIO, smallest([folded(ratio(selected[a], selected[b])) for a, b in pairs])
+    told = chosen or _told(groups, ("accuracy",), confidence)
+    yield WORST, smallest([group("accuracy", quantile(confidence, len(told))) for group in told])
+
+
+def _told(groups: Sequence[Rates], metrics: Sequence[str], confidence: float) -> Sequence[Rates]:
+    """Return the groups of which each of some rates can be told; all, if those are fewer than two."""
+    z = quantile(confidence)
+    told = [group for group in groups if all(group(metric, z).told for metric in metrics)]
+    return told if len(told) > 1 else groups
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

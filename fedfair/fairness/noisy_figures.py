@@ -21,14 +21,15 @@ from torch import Tensor
 
 from fedfair.fairness.decision_counts import CONFUSION, EDGES, LEVELS, SCORES, ahead, probabilities
 from fedfair.fairness.group_counts import favourable_of
-from fedfair.fairness.group_gaps import gaps, places_of
 from fedfair.fairness.intervals import (
     UNKNOWN,
     Estimate,
     Spread,
     cells_of,
     covariance,
+    gaps,
     of_cells,
+    places_of,
     quantile,
     rate,
     spread_of,

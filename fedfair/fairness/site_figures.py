@@ -32,8 +32,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedfair.fairness.group_gaps import gaps, places_of
-from fedfair.fairness.intervals import UNKNOWN, Estimate, difference, quantile
+from fedfair.fairness.intervals import UNKNOWN, Estimate, difference, gaps, places_of, quantile
 from fedfair.fairness.metrics import ALL
 from fedfair.fairness.noisy_figures import CONFIDENCE, FIGURES, NoisyCounts, Summed
 

@@ -10,7 +10,7 @@ from fedfair.datasets.columns.kinds import holds_dates
 from fedfair.datasets.files.chunks import Chunks
 from fedfair.datasets.grouped import crossed
 from fedfair.datasets.table import from_chunks
-from fedfair.fairness.group_gaps import places_of
+from fedfair.fairness.intervals import places_of
 from fedfair.plugins.registry import unknown
 from simulations.settings.experiment import Experiment
 

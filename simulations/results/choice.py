@@ -17,8 +17,7 @@ import tomli_w
 from torch import Tensor
 
 from fedfair.accounting.events import LEFT_OUT
-from fedfair.fairness.group_gaps import gaps, places_of
-from fedfair.fairness.intervals import UNKNOWN, Estimate, quantile, records, widened
+from fedfair.fairness.intervals import UNKNOWN, Estimate, gaps, places_of, quantile, records, widened
 from fedfair.fairness.metrics import ALL
 from fedfair.fairness.noisy_figures import CONFIDENCE
 from fedfair.moments.front import Point

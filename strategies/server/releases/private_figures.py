@@ -20,7 +20,7 @@ from torch import Tensor
 from fedfair.accounting import Ledger, multiplier_of
 from fedfair.accounting.events import LEFT_OUT, Unit
 from fedfair.fairness.decision_counts import CONFUSION, Deciding, factors
-from fedfair.fairness.group_gaps import places_of
+from fedfair.fairness.intervals import places_of
 from fedfair.fairness.metrics import computed
 from fedfair.fairness.noisy_figures import (
     CurvePoint,

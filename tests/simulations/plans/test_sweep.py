@@ -193,24 +193,18 @@ def test_a_search_costs_the_sum_of_its_trials() -> None:
     assert cost([Spent(1.5, 1e-6, True)])["epsilon_of_the_search_is"].startswith("what was spent")
 
 
-def finished(described: Sweep, folder: Path, left: int = 0) -> list[str]:
-    """Finish a sweep's trials one after the other, except the last few; return their names."""
-    planned = trials(described)
-    for name in list(planned)[:len(planned) - left]:
-        run(planned[name]).save(folder / "trials" / name)
-    return list(planned)
-
-
-def collected(described: Sweep, folder: Path, failed: Mapping[str, str]) -> Any:
-    """Collect a search of which some trials failed, for a reason each, and return what the folder says of it."""
+def ended(described: Sweep, folder: Path, failed: Mapping[str, str]) -> Any:
+    """End a sweep of which some trials failed, for a reason each, and return what the folder says of its search."""
+    for name, made in trials(described).items():
+        if name not in failed:
+            run(made).save(folder / "trials" / name)
     collect(described, folder, failed)
-    return json.loads((folder / "search.json").read_text())
+    return json.loads((folder / "search.json").read_text()) if described.search else None
 
 
 def test_a_failed_trial_is_charged_what_it_can_have_released(tmp_path: Path) -> None:
     described = searching(trials=2)
-    names = finished(described, tmp_path, left=1)
-    found = collected(described, tmp_path, {names[1]: "its process died"})
+    found = ended(described, tmp_path, {[*trials(described)][1]: "its process died"})
     table = pd.read_csv(tmp_path / "trials.csv")
     assert (found["trials"], found["stopped_early"]) == (2, 0)
     assert found["epsilon_of_the_search"] == pytest.approx(2 * found["epsilon_of_the_best_run"])
@@ -222,7 +216,7 @@ def test_a_failed_trial_whose_plan_proves_nothing_is_charged_without_bound(tmp_p
     """What noise at the base clip norm costs follows from the clip norms to come."""
     settings = {**SEARCH["settings"], "options": {"noise_at": "base"}, "noise_multiplier": 2.0}
     described = Sweep(strategies=["dpsgd-f"], settings=settings, search={**SEARCH["search"], "trials": 1})
-    found = collected(described, tmp_path, dict.fromkeys(trials(described), "its process died"))
+    found = ended(described, tmp_path, dict.fromkeys(trials(described), "its process died"))
     assert found["epsilon_of_the_search"] is None
 
 
@@ -231,22 +225,20 @@ def test_a_trial_that_could_not_begin_costs_nothing_and_one_without_a_plan_every
     with pytest.raises(ValueError, match="batch_size is 1000000") as refused:
         run(next(iter(trials(described).values())))
     for reason, charged, is_ in ((str(refused.value), 0, "guaranteed"), ("its process died", None, "without bound")):
-        found = collected(described, tmp_path, dict.fromkeys(trials(described), reason))
+        found = ended(described, tmp_path, dict.fromkeys(trials(described), reason))
         assert (found["best"], found["epsilon_of_the_search"]) == (None, charged)
         assert found["epsilon_of_the_search_is"].startswith(is_)
 
 
 def test_a_metric_that_is_not_a_number_makes_no_trial_the_best(tmp_path: Path) -> None:
     described = searching(trials=1, metric="demographic_parity")
-    finished(described, tmp_path)
-    assert collected(described, tmp_path, {})["best"] is None
+    assert ended(described, tmp_path, {})["best"] is None
 
 
 def test_a_varied_setting_that_the_summary_has_anyway_is_one_column(tmp_path: Path) -> None:
     vary = {"delta": [1e-4, 1e-5], "hidden": [[4]]}
     described = Sweep(**{**SMALL, "strategies": ["dpsgd"], "seeds": 1, "vary": vary})
-    finished(described, tmp_path)
-    collect(described, tmp_path, {})
+    ended(described, tmp_path, {})
     table = pd.read_csv(tmp_path / "summary.csv")
     assert list(table)[:4] == ["delta", "hidden", "dataset", "strategy"]
     assert table["delta"].tolist() == [1e-4, 1e-5]
