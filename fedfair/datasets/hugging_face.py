@@ -25,7 +25,7 @@ from torch import Tensor
 from fedfair.datasets.columns.convention import ALL, Asked
 from fedfair.datasets.columns.tidy import found_in_rows, reading_of, tidied
 from fedfair.datasets.features.features import leave_out
-from fedfair.datasets.features.image_file import Images
+from fedfair.datasets.features.lazy_rows import Images
 from fedfair.datasets.grouped import PARTS, GroupedDataset, weights_of
 from fedfair.datasets.names import visible
 from fedfair.datasets.split import Missing

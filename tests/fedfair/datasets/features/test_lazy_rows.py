@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fedfair.datasets.features import image_file
+from fedfair.datasets.features import lazy_rows
 from fedfair.datasets.features.image_features import filters
-from fedfair.datasets.features.image_file import Images
+from fedfair.datasets.features.lazy_rows import Images
 from fedfair.datasets.grouped import GroupedDataset, Pixels
 from tests.for_each import for_each
 
@@ -93,6 +93,6 @@ def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         """Open a file on a disk without room."""
         return open("/dev/full", "wb")
 
-    monkeypatch.setattr(image_file, "TemporaryFile", full)
+    monkeypatch.setattr(lazy_rows, "TemporaryFile", full)
     with pytest.raises(OSError, match=r"the images have no room in .*: make room, or set TMPDIR to a folder on"):
         Images.written(drawn(1))
