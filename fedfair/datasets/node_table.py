@@ -1,7 +1,7 @@
 """Tables of nodes that each have a file of their own: read as a schema says, in the order of its columns.
 
 Columns that the schema does not name are not read. What a refusal says holds no value of a file; the node's own log
-names the values.
+names the values, also those that count as another: a category as "other", a number as the end of its range.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedfair.datasets.columns.convention import ANY_SIGN, PLAIN, Reading, as_dec
 from fedfair.datasets.columns.tidy import reading_as_asked, tidied
 from fedfair.datasets.features.encoder import encode, kept
 from fedfair.datasets.features.encoding import OTHER, Encoding, Feature
-from fedfair.datasets.features.features import leave_out
+from fedfair.datasets.features.features import Range, leave_out
 from fedfair.datasets.files.chunks import read_rows
 from fedfair.datasets.grouped import GroupedDataset, weights_of
 from fedfair.datasets.names import visible
@@ -57,13 +57,18 @@ def records_of(path: Path, known: Agreement) -> GroupedDataset:
         ValueError: If it cannot be read, or the schema does not list the values of label and groups.
     """
     file = read_rows(path, known.asked)
-    absent = [_public(name, known) for name in known.columns if name not in file.frame]
-    _refuse([f"it has no column {', '.join(absent)}"] if absent else [])
+    absent = [name for name in known.columns if name not in file.frame]
+    if absent:
+        _log.warning("%s has no column %s; it has %s", path, visible(", ".join(absent)),
+                     visible(", ".join(map(str, file.frame))))
+    _refuse([f"it has no column {', '.join(_public(name, known) for name in absent)}"] if absent else [])
     raw = file.frame[known.columns]
     reading = _reading(raw, known)
     whole = tidied(raw, reading)
-    gaps = [_public(name, known) for name in known.columns if whole[name].isna().any()]
-    _refuse([f"values are missing in {', '.join(gaps)}"] if gaps and known.missing == "refuse" else [])
+    gaps = [name for name in known.columns if whole[name].isna().any()] if known.missing == "refuse" else []
+    for name in gaps:
+        _told(raw[name], torch.tensor(whole[name].isna().to_numpy()), "count as missing")
+    _refuse([f"values are missing in {', '.join(_public(name, known) for name in gaps)}"] if gaps else [])
     whole = complete(whole, known.missing)
     rows = torch.tensor(whole.index.to_numpy("int64"))
     people = kept(raw.loc[whole.index, known.participant], PLAIN) if known.participant else None
@@ -98,8 +103,16 @@ def _encoded(whole: pd.DataFrame, known: Agreement, reading: Reading) -> Grouped
     names = {name: known.names(name) for name in (known.label, *known.attributes)}
     codes = {name: _codes(whole, name, listed, reading) for name, listed in names.items()}
     strange = {name: code < 0 for name, code in codes.items()}
-    strange |= {name: _strange(whole, name, listed, reading) for name, listed in known.lists.items()}
+    unlisted = {name: _unlisted(whole, name, listed, reading) for name, listed in known.lists.items()}
+    others = {name: rows for name, rows in unlisted.items() if OTHER in known.lists[name] and not rows.all()}
+    strange |= {name: rows for name, rows in unlisted.items() if name not in others}
     _refuse([_told(whole[name], rows, "the schema does not list") for name, rows in strange.items()])
+    for name, rows in others.items():
+        _told(whole[name], rows, f'the schema does not list, which count as "{OTHER}",')
+    for known_range in known.schema.ranges:
+        if known_range.column in known.numbers:
+            _told(whole[known_range.column], _outside(whole, known_range), "are outside its range, which count as its "
+                  "ends,")
     group = torch.zeros(len(whole), dtype=torch.long)
     for name in known.attributes:
         group = group * len(names[name]) + codes[name]
@@ -136,7 +149,7 @@ def _codes(whole: pd.DataFrame, column: str, names: Sequence[str], reading: Read
     return torch.where(where.any(1), where.argmax(1), -1)
 
 
-def _strange(whole: pd.DataFrame, column: str, listed: Sequence[str], reading: Reading) -> Tensor:
+def _unlisted(whole: pd.DataFrame, column: str, listed: Sequence[str], reading: Reading) -> Tensor:
     """Return which rows of a column have a category that is not listed, `[n]`.
 
     "other" stands for those, but not for all that a file holds: then its vocabulary is another one.
@@ -144,8 +157,13 @@ def _strange(whole: pd.DataFrame, column: str, listed: Sequence[str], reading: R
     codes = _codes(whole, column, listed, reading)
     if OTHER not in listed:
         return codes < 0
-    unlisted = (codes == listed.index(OTHER)) & torch.tensor((whole[column].astype(str) != OTHER).to_numpy())
-    return unlisted & bool(unlisted.all())
+    return (codes == listed.index(OTHER)) & torch.tensor((whole[column].astype(str) != OTHER).to_numpy())
+
+
+def _outside(whole: pd.DataFrame, known: Range) -> Tensor:
+    """Return which rows of a column have a number outside its range, `[n]`."""
+    numbers = pd.to_numeric(whole[known.column]).to_numpy("float64")
+    return torch.from_numpy((numbers < known.low) | (numbers > known.high))
 
 
 def _no_number(column: pd.Series) -> Tensor:
@@ -155,11 +173,12 @@ def _no_number(column: pd.Series) -> Tensor:
 
 
 def _told(column: pd.Series, strange: Tensor, what: str) -> str:
-    """Say that a column has strange values, and name them in the node's log; "" if it has none."""
+    """Say that a column has strange values, and name them and their rows in the node's log; "" if it has none."""
     if not strange.any():
         return ""
-    values = column[strange.numpy()].astype(str).unique()[:10]
-    _log.warning("column %s has values that %s: %s", column.name, what, visible(", ".join(values)))
+    values = ", ".join(map(repr, column[strange.numpy()].astype(str).unique()[:10]))
+    _log.warning("column %s has values that %s in %s of %s rows: %s", column.name, what, f"{int(strange.sum()):,}",
+                 f"{len(column):,}", visible(values))
     return f"{column.name} has values that {what}"
 
 

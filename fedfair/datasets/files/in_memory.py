@@ -28,7 +28,7 @@ import psutil
 
 from fedfair.datasets.columns.cell import repeated, spelled
 from fedfair.datasets.columns.tidy import with_columns
-from fedfair.datasets.files.data_frames import of_no_type, table_of
+from fedfair.datasets.files.data_frames import in_order, of_no_type, table_of
 from fedfair.datasets.files.query import Query
 from fedfair.datasets.files.table_file import codes_of_parquet, named_by_itself, plain_value
 
@@ -52,7 +52,7 @@ def write_batches(data: Any, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with _in_order(data), TemporaryDirectory(dir=path.parent) as folder:
+    with in_order(data), TemporaryDirectory(dir=path.parent) as folder:
         # Blocks as they are, each read once: to put them together Ray has rules of its own, and errors of many lines.
         blocks = filter(len, data.iter_batches(batch_size=None, batch_format="pyarrow"))
         try:
@@ -119,17 +119,6 @@ def _write_part(schema: Any, batches: Iterable[Any], path: Path) -> Path:
         for batch in batches:
             file.write_table(batch)
     return path
-
-
-@contextmanager
-def _in_order(data: Any) -> Iterator[None]:
-    """Let a data set yield its rows in their order, as a seeded fit needs."""
-    options = data.context.execution_options
-    before, options.preserve_order = options.preserve_order, True
-    try:
-        yield
-    finally:
-        options.preserve_order = before
 
 
 def written(frame: Any) -> Path:

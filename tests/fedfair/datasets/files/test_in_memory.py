@@ -227,6 +227,15 @@ def test_a_table_that_cannot_be_used_is_named_by_no_file_of_the_cache(table: Any
     assert in_memory.FILE not in str(refused.value)
 
 
+def test_rows_of_ray_come_in_their_order_where_labels_stand_beside_them() -> None:
+    """Else they come as its tasks end."""
+    options = SimpleNamespace(preserve_order=False)
+    data = SimpleNamespace(context=SimpleNamespace(execution_options=options), to_pandas=lambda: pd.DataFrame(
+        {"a": [1, 2] if options.preserve_order else [2, 1]}))
+    assert data_frames.as_pandas(data)["a"].tolist() == [1, 2]
+    assert not options.preserve_order
+
+
 IDS = [2**60 + 1, 2**60 + 2, None]
 
 
