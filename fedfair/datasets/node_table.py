@@ -57,6 +57,9 @@ def records_of(path: Path, known: Agreement) -> GroupedDataset:
         ValueError: If it cannot be read, or the schema does not list the values of label and groups.
     """
     file = read_rows(path, known.asked)
+    if file.left_out:
+        _log.warning("left out: %d rows of %s, which are empty or cannot be read, beside %d", file.left_out, path,
+                     len(file.frame))
     absent = [name for name in known.columns if name not in file.frame]
     if absent:
         _log.warning("%s has no column %s; it has %s", path, visible(", ".join(absent)),

@@ -262,9 +262,7 @@ def read_rows(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
     chunks = chunks_of(path, asked)
     frame = pd.concat(chunks.frames(), ignore_index=True)
     full = (frame != "").any(axis=1)
-    if not full.all():
-        _log.warning("left out: %d of %d rows of %s, which are empty or cannot be read", (~full).sum(), len(full), path)
-    return TableFile(frame[full], chunks.separator, "text, row by row")
+    return TableFile(frame[full], chunks.separator, "text, row by row", int((~full).sum()))
 
 
 def _of_file(path: Path, asked: Asked, cells: int) -> Chunks:
