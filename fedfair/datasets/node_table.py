@@ -7,7 +7,7 @@ names the values, also those that count as another: a category as "other", a num
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -41,7 +41,8 @@ def no_records(known: Agreement) -> GroupedDataset:
     numbers = {*_numbers(known), known.weight}
     empty = {name: pd.Series(dtype="float64" if name in numbers else "string") for name in known.columns}
     frame = pd.DataFrame(empty)
-    return _encoded(frame, known, _reading(frame, known))
+    return _encoded(frame, known, _reading(frame, known), {name: frame[name] for name in filter(
+        None, (known.participant, known.site))})
 
 
 def records_of(path: Path, known: Agreement) -> GroupedDataset:
@@ -71,21 +72,25 @@ def records_of(path: Path, known: Agreement) -> GroupedDataset:
     gaps = [name for name in known.columns if whole[name].isna().any()] if known.missing == "refuse" else []
     for name in gaps:
         _told(raw[name], torch.tensor(whole[name].isna().to_numpy()), "count as missing")
-    _refuse([f"values are missing in {', '.join(_public(name, known) for name in gaps)}"] if gaps else [])
+    _refuse([f"values are missing in {', '.join(_public(name, known, 'the column ') for name in gaps)}"]
+            if gaps else [])
     whole = complete(whole, known.missing)
     rows = torch.tensor(whole.index.to_numpy("int64"))
-    people = kept(raw.loc[whole.index, known.participant], PLAIN) if known.participant else None
+    named = {name: kept(raw.loc[whole.index, name], PLAIN).reset_index(drop=True)
+             for name in filter(None, (known.participant, known.site))}  # each by itself, whatever the others are
     whole = whole.reset_index(drop=True)
     _refuse([_told(whole[name], _no_number(whole[name]), "are no numbers") for name in _numbers(known)])
-    person = rows[:0] if people is None else numbers_of_names(people)
+    person = numbers_of_names(named[known.participant]) if known.participant else rows[:0]
     apart = [*filter(None, (known.participant, known.weight, known.site))]
-    return replace(_encoded(whole, known, reading), records=rows, person=person,
+    return replace(_encoded(whole, known, reading, named), records=rows, person=person,
                    content=numbers_of_rows(whole.drop(columns=apart)))
 
 
-def _public(column: str, known: Agreement) -> str:
-    """Return what a column is called in a refusal; nobody else knows the name of that of a node's own sites."""
-    return "of sites (site), which its owner named" if column == known.site else column
+def _public(column: str, known: Agreement, word: str = "") -> str:
+    """Return what a column is called in a refusal; nobody else knows the name of that of a node's own sites, before
+    which a word stands.
+    """
+    return f"{word}of sites (site), which its owner named" if column == known.site else column
 
 
 def _numbers(known: Agreement) -> tuple[str, ...]:
@@ -101,8 +106,11 @@ def _reading(frame: pd.DataFrame, known: Agreement) -> Reading:
     return reading_as_asked(asked)._replace(bands=tuple(known.bands.items()), signs=signs, keeps_missing=False)
 
 
-def _encoded(whole: pd.DataFrame, known: Agreement, reading: Reading) -> GroupedDataset:
-    """Return the records of a complete table; raise `SchemaMismatch` for values that the schema does not list."""
+def _encoded(whole: pd.DataFrame, known: Agreement, reading: Reading, named: Mapping[str, pd.Series]
+             ) -> GroupedDataset:
+    """Return the records of a complete table, with the names of participants and sites by their column; raise
+    `SchemaMismatch` for values that the schema does not list.
+    """
     names = {name: known.names(name) for name in (known.label, *known.attributes)}
     codes = {name: _codes(whole, name, listed, reading) for name, listed in names.items()}
     strange = {name: code < 0 for name, code in codes.items()}
@@ -127,19 +135,20 @@ def _encoded(whole: pd.DataFrame, known: Agreement, reading: Reading) -> Grouped
         x=encode(whole, encoding), y=codes[known.label], group=group,
         names=tuple(map(" & ".join, product(*(names[name] for name in known.attributes)))),
         classes=len(names[known.label]), labels=names[known.label], encoding=encoding)
-    return leave_out(_with_roles(data, whole, known), [
+    return leave_out(_with_roles(data, whole, known, named), [
         name for name in known.without if name not in known.schema.columns])
 
 
-def _with_roles(data: GroupedDataset, whole: pd.DataFrame, known: Agreement) -> GroupedDataset:
+def _with_roles(data: GroupedDataset, whole: pd.DataFrame, known: Agreement, named: Mapping[str, pd.Series]
+                ) -> GroupedDataset:
     """Return the records with their weights, participants and sites, where columns name them."""
     if known.weight and len(whole):
         data = replace(data, weight=weights_of(whole[known.weight]))
     if known.participant:
-        people = pd.Categorical(whole[known.participant]).codes.astype("int64")
+        people = pd.Categorical(named[known.participant]).codes.astype("int64")
         data = replace(data, participant=torch.tensor(people))
     if known.site and len(whole):
-        places = pd.Categorical(whole[known.site].astype(str))
+        places = pd.Categorical(named[known.site])
         data = replace(data, site=torch.tensor(places.codes.astype("int64")),
                        sites=tuple(f"site {number}" for number in range(len(places.categories))))
     return data

@@ -146,6 +146,21 @@ def test_the_nodes_own_log_says_more_of_every_refusal(
     assert said in caplog.text
 
 
+@pytest.mark.parametrize("role", ["site", "participant"])
+def test_a_record_decides_neither_the_site_nor_the_participant_of_another(role: str, tmp_path: Path) -> None:
+    """A name among numbers made two sites of 1 and 1.0, which were one."""
+    wards = ["1", "1.0", "2"] * 20
+    found = []
+    for last in ("2", "ward nine"):
+        frame = table().assign(ward=[*wards[:-1], last])
+        more = {"participant": "ward"} if role == "participant" else {}
+        frame.to_csv(tmp_path / "own.csv", index=False)
+        held = task(tmp_path, **more).at_node(str(tmp_path / "own.csv"), 3, "ward" if role == "site" else "").data()
+        rows = torch.cat([part.records for _, part in held])
+        found.append(torch.cat([getattr(part, role) for _, part in held])[rows.argsort()].tolist()[:-1])
+    assert len({*zip(*found, strict=True)}) == len({*found[0]}) == len({*found[1]})
+
+
 def test_other_stands_for_unlisted_categories_but_not_for_another_vocabulary(tmp_path: Path) -> None:
     schema = SCHEMA.replace('"cook"]', '"cook", "other"]')
     frame = table()
