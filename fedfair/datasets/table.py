@@ -128,6 +128,8 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
         whole = _complete_or_all_wrong(tidied(raw, reading), missing, roles, asked, reading)
     else:
         whole = complete(tidied(raw, reading), missing, roles)
+        own = [participant] if participant not in (None, label, group) else []
+        whole = with_columns(whole, {name: kept(raw.loc[whole.index, name], PLAIN) for name in own})  # each alone
     features = whole.drop(columns=[*filter(None, (weight, site))])
     kinds = _kinds(features, roles, asked, reading) if numbers is None else (declared(features, numbers, roles), [])
     data = _with_features(features, kinds, roles, asked, reading)

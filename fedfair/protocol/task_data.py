@@ -31,6 +31,7 @@ from fedfair.datasets.features.features import (
 from fedfair.datasets.grouped import Pixels, crossed, weighted
 from fedfair.datasets.schema import Agreement, Listed, Schema, prepared
 from fedfair.datasets.split import Missing, Together, dealt, keep, reduce_group, shuffled, split, with_wrong_groups
+from fedfair.plugins.registry import unknown
 
 HUGGING_FACE = "hf:"
 """Prefix of the names of data sets in Hugging Face's format."""
@@ -171,6 +172,7 @@ def _source(dataset: str, csv: str | None, label: str | None, group: str | None,
 def _features(task: Preparation, data: GroupedDataset) -> GroupedDataset:
     """Choose the features, and make them of each record alone unless preprocessing is that of the records."""
     mode = task.prepares
+    _refuse_absent(task, data)
     data = leave_out(data, _left_out(task, data))
     to_be_learned = _to_be_learned(task, data)
     if mode == "records":
@@ -179,6 +181,22 @@ def _features(task: Preparation, data: GroupedDataset) -> GroupedDataset:
         schema = _with_groups(task.schema_of_columns, data, task.attributes)
         data = prepared(data, schema, partial(_with_numbers, task))
     return drop_first(data) if task.drop_first and not to_be_learned else data
+
+
+def _refuse_absent(task: Preparation, data: GroupedDataset) -> None:
+    """Raise `ValueError` if settings have a range or a list for a column that a user's data have not.
+
+    Of a misspelled one they would be learned, or paid for with epsilon, all the same. Where the records tell what
+    columns hold, those with nothing to learn from are gone, so that nobody can tell.
+    """
+    if not task.is_own or task.agreement is not None or task.prepares == "records":
+        return
+    roles = (task.label, *task.attributes, task.participant, task.record_weight, task.site)
+    there = [*dict.fromkeys((*data.columns, *filter(None, roles), *(task.without or ())))]
+    known = task.schema_of_columns
+    for column in (*(each.column for each in known.ranges), *(each.column for each in known.categories)):
+        if column not in there:
+            raise unknown("column", column, there)
 
 
 def _to_be_learned(task: Preparation, data: GroupedDataset) -> bool:

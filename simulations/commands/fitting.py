@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -90,7 +91,7 @@ def fit(
     from simulations.fitting.budget import Spending
     from simulations.fitting.fit import Wanted
     from simulations.fitting.fit import fit as fit_model
-    from simulations.fitting.save import refuse_folder, save, told
+    from simulations.fitting.save import kept_free, save, told
     from simulations.settings.names import pairs
 
     if label in names_of(group):
@@ -104,13 +105,12 @@ def fit(
     if twice is not None:
         raise ValueError(f"{twice} is {given[twice]!r} by its option and {also[twice]!r} by --set: say it once")
     settings: dict[str, Any] = {**{name: value for name, value in given.items() if value is not None}, **also}
-    if out is not None:
-        refuse_folder(out)
     if out is not None and count_in is not None and count_in.resolve().is_relative_to(out.resolve()):
         raise ValueError(f"{count_in} is in {out}, which a fit writes as a whole: count in a file beside it")
     given_beside = {} if beside is None else read_beside(beside)
     counted = "" if count_in is None else f"; {count_in} counts the fit once it had begun to release something"
-    with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"), \
+    with nullcontext() if out is None else kept_free(out), \
+            telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"), \
             showing_progress(_FITTING):
         fitted = fit_model(Wanted(source_of(file, sql), label, group, epsilon, delta, gap, constraint, settings,
                                   tuple(names_of(methods)), _number(trials), site, count_in, tuple(monotone),
@@ -183,10 +183,11 @@ def choose(
                 tuple(names_of(gap_among)))
     if is_fit(folder):
         Story.read(folder)  # before the model is replaced: its page is made of these files
-    chosen = choose_point(folder, wish, run)
-    if is_fit(folder):
-        show(chosen_again(folder, chosen.number, wish.among), json)
+        choose_point(folder, wish, run, lambda new, point: chosen_again(new, folder.resolve().name, point.number,
+                                                                        wish.among))
+        show(Story.read(folder), json)
         return
+    chosen = choose_point(folder, wish, run)
     if json:
         print(in_json({"run": chosen.run, **chosen.point._asdict(), "figures": chosen.figures.to_dict()}))
         return

@@ -103,14 +103,15 @@ def in_place(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def alone_in(folder: Path, doing: str = "") -> Iterator[None]:
     """Keep other processes out of `folder`, as a context, by a lock file beside it; the lock ends with this process.
 
-    Raises `BlockingIOError` if another process holds the lock, and another `OSError` if none can be made.
+    `doing` names what is done in the folder, so that who runs there may save there too. Raises `BlockingIOError` if
+    another process holds the lock, and another `OSError` if none can be made.
     """
     whole = folder.resolve()
     whole.parent.mkdir(parents=True, exist_ok=True)
-    file = whole.with_name(f".{whole.name}.lock")
+    file = whole.with_name(f".{whole.name}{doing}.lock")
     file.touch()  # if this fails, the lock would too, but with an error that blames another process
     lock = FileLock(file)
     try:

@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fedfair.accounting import Ledger
-from fedfair.datasets.columns.cell import repeated, spelled
+from fedfair.datasets.columns.cell import folded, repeated, spelled
 from fedfair.datasets.columns.tidy import declared_quantity
 from fedfair.datasets.files.data_frames import as_arrow, table_or_array
 from fedfair.datasets.names import value_name
@@ -120,6 +120,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class alone, {self.classes_[0]!r}: a classifier needs two classes at least")
+        _refuse_alike(self.classes_)
         decimals, times = _declared_by_arrow(X)
         quantities = {name: kind for name in names if (kind := declared_quantity(frame[name]))} | dict.fromkeys(
             times, "time")
@@ -218,6 +219,19 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         tags.classifier_tags.poor_score = True  # on tables as small as those of scikit-learn's checks
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _refuse_alike(classes: NDArray[Any]) -> None:
+    """Raise `ValueError` for classes that differ by spaces or capital letters alone, as one that is mistyped once.
+
+    The last class is the favourable one by default: figures would be of how often a mistyped one is decided for.
+    """
+    names: dict[str, Any] = {}
+    for name in (each for each in classes if isinstance(each, str)):
+        first = names.setdefault(folded(spelled(name)), name)
+        if first is not name:
+            raise ValueError(f"y has the classes {str(first)!r} and {str(name)!r}, which differ by spaces or capital "
+                             "letters alone: write them in one way, or give numbers if they are two")
 
 
 def _declared_by_arrow(X: Any) -> tuple[list[str], list[str]]:

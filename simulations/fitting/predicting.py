@@ -16,7 +16,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedfair.datasets.columns.cell import refuse_absent
 from fedfair.datasets.columns.convention import ALL, Asked
 from fedfair.datasets.columns.tidy import with_columns
 from fedfair.datasets.features.encoder import encode
@@ -49,7 +48,7 @@ def rows_of(path: Path, encoding: str | None, folder: Path, classifier: TrainedC
 
     Raises:
         ValueError: For a file without a column that the model needs, or that cannot be read (`read_table`,
-            `plain_rows`).
+            `plain_rows`); for one of several also for a cell that must be a number and is none.
     """
     files = part_files(path)
     announce(path, files or [path], WHOLE)
@@ -62,7 +61,7 @@ def rows_of(path: Path, encoding: str | None, folder: Path, classifier: TrainedC
         more = {name: pd.Series(value, read.index, dtype="str") for name, value in values.items() if name not in read}
         parts.append(with_columns(read, more))
         try:
-            refuse_absent([*map(str, parts[-1])], classifier.columns)
+            read_new(parts[-1], classifier.encoding, classifier.unreadable)  # so that a refusal names file and row
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from None
     return pd.concat(parts, ignore_index=True)

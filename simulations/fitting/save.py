@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +13,7 @@ import tomli_w
 
 from fedfair.moments.heads import GAPS
 from fedfair.plugins.text_values import read_toml
+from simulations.files.atomic_files import alone_in
 from simulations.fitting.card import card_in_json, card_in_markdown
 from simulations.fitting.fit import Fitted
 from simulations.fitting.fit_folder import FIT, Story
@@ -19,7 +21,7 @@ from simulations.fitting.page import page
 from simulations.fitting.privacy_statement import in_words
 from simulations.fitting.standalone_program import program
 from simulations.results.front_files import taken
-from simulations.results.result_folder import carry_over, refuse_to_replace, replaced
+from simulations.results.result_folder import refuse_to_replace, replaced
 from strategies.server.releases.front import largest_gaps
 
 PAGE, PROGRAM, CARD = "report.html", "predict.py", "card.md"
@@ -30,10 +32,13 @@ def save(fitted: Fitted, folder: Path) -> Story:
 
     Raises:
         FileExistsError: If the folder holds a fit or anything else.
+        BlockingIOError: If another process saves there now.
         OSError: If it cannot be written.
     """
-    refuse_folder(folder, fitted.result.experiment.settings())
+    settings = fitted.result.experiment.settings()
+    refuse_folder(folder, settings)
     with replaced(folder) as new:  # as a whole, since a fit whose page is missing could not be made again at no cost
+        refuse_folder(folder, settings)  # which another fit may have filled since
         fitted.result.save(new)
         (new / FIT).write_text(tomli_w.dumps(_asked(fitted)), encoding="utf-8")
         return _tell(new, folder.resolve().name)
@@ -43,6 +48,20 @@ def told(fitted: Fitted) -> Story:
     """Return what a fit tells, without keeping its folder."""
     with TemporaryDirectory() as folder:
         return save(fitted, Path(folder) / Path(fitted.result.experiment.dataset).name)
+
+
+@contextmanager
+def kept_free(folder: Path) -> Iterator[None]:
+    """Keep a folder for one fit, as a context: two at once would cost what both cost, and one would be lost.
+
+    Raises:
+        BlockingIOError: If another fit is on its way to the folder.
+        OSError: As `refuse_folder` does.
+    """
+    refuse_folder(folder)  # before a lock is made beside it
+    with alone_in(folder):
+        refuse_folder(folder)  # which another fit may have filled since
+        yield
 
 
 def refuse_folder(folder: Path, settings: Mapping[str, Any] | None = None) -> None:
@@ -69,11 +88,12 @@ def is_fit(folder: Path) -> bool:
     return (folder / FIT).is_file()
 
 
-def chosen_again(folder: Path, point: int, among: Sequence[str] = ()) -> Story:
+def chosen_again(folder: Path, name: str, point: int, among: Sequence[str] = ()) -> Story:
     """Let page, card and program be those of another point of the front, whose model is in the folder already.
 
     Args:
-        folder: Folder of a fit.
+        folder: Folder of a fit, which is about to take the place of the one of before.
+        name: What that is called.
         point: Number of the point.
         among: Names of the groups among which gaps are from now on; none for those that they are among.
     """
@@ -81,10 +101,8 @@ def chosen_again(folder: Path, point: int, among: Sequence[str] = ()) -> Story:
     now = {**asked, "chosen": point, "chosen_later": True, "missed": False}
     now |= {"gap_among": [*among]} if among else {}
     now.pop("least_gap", None)  # of the others than the point that was taken first
-    with replaced(folder) as new:
-        (new / FIT).write_text(tomli_w.dumps(now), encoding="utf-8")
-        carry_over(folder, new)
-        return _tell(new, folder.resolve().name)
+    (folder / FIT).write_text(tomli_w.dumps(now), encoding="utf-8")
+    return _tell(folder, name)
 
 
 def _tell(folder: Path, name: str) -> Story:

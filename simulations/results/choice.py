@@ -7,7 +7,7 @@ what their figures reveal.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -83,7 +83,8 @@ class Chosen(NamedTuple):
     figures: pd.DataFrame
 
 
-def choose(folder: Path, wish: Wish, run: str | None = None) -> Chosen:
+def choose(folder: Path, wish: Wish, run: str | None = None,
+           complete: Callable[[Path, Chosen], object] = lambda *_: None) -> Chosen:
     """Put the classifier of the front that fits best into the folder, in place of the run's model.
 
     The figures of the folder become those of its decisions; figures of probabilities are left out.
@@ -92,8 +93,11 @@ def choose(folder: Path, wish: Wish, run: str | None = None) -> Chosen:
         folder: Folder of a finished run or comparison.
         wish: What is asked of it, on the validation part.
         run: Run of a comparison; None if only one has a front.
+        complete: Given the new folder before it takes the place of the other, makes what else there is of the model,
+            so that a page and a model are never of two classifiers.
 
     Raises:
+        BlockingIOError: If another process replaces the folder now.
         FileNotFoundError: If the folder holds no front.
         ValueError: If no classifier is within the limits, there is no validation part, or no such group.
     """
@@ -101,7 +105,10 @@ def choose(folder: Path, wish: Wish, run: str | None = None) -> Chosen:
     figures = with_gaps_among(figures, wish.among) if wish.among else figures
     number = best(figures, wish)
     chosen = Chosen(name, number, settings_of(figures, number), _overall(figures, number))
-    _write(folder, chosen, figures[figures["point"] == number], weights[number], figures if wish.among else None)
+    with replaced(folder) as new:
+        _write(folder, new, chosen, figures[figures["point"] == number], weights[number],
+               figures if wish.among else None)
+        complete(new, chosen)
     return chosen
 
 
@@ -157,23 +164,23 @@ def _overall(figures: pd.DataFrame, number: int) -> pd.DataFrame:
     return own.pivot(index="metric", columns="split", values="value")
 
 
-def _write(folder: Path, chosen: Chosen, own: pd.DataFrame, weights: Tensor, front: pd.DataFrame | None) -> None:
-    """Replace the folder by one with the chosen model and its figures, and with other ones of its front if given."""
-    with replaced(folder) as new:
-        saved = RunFolder(folder)
-        metrics = _with_figures(saved.metrics, chosen.run, own)
-        metrics.to_parquet(new / "metrics.parquet", index=False)
-        (new / "summary.csv").write_text(to_csv(summarise(metrics, saved.ledgers_of(metrics))), encoding="utf-8")
-        _replace_model(folder / "model.safetensors", new / "model.safetensors", chosen.run, weights)
-        _replace_figures(folder, new, chosen.run, own)
-        _replace_scorecard(folder, new, chosen)
-        told = {"run": chosen.run, **chosen.point._asdict(),
-                "figures": {split: chosen.figures[split].dropna().to_dict() for split in chosen.figures}}
-        if front is not None:
-            whole = saved_table(folder / FRONT, FRONT_COLUMNS)
-            pd.concat([whole[whole["run"] != chosen.run], front]).to_parquet(new / FRONT, index=False)
-        (new / CHOICE).write_text(tomli_w.dumps(told), encoding="utf-8")
-        carry_over(folder, new)
+def _write(folder: Path, new: Path, chosen: Chosen, own: pd.DataFrame, weights: Tensor, front: pd.DataFrame | None
+           ) -> None:
+    """Write a folder with the chosen model and its figures, and with other ones of its front if given."""
+    saved = RunFolder(folder)
+    metrics = _with_figures(saved.metrics, chosen.run, own)
+    metrics.to_parquet(new / "metrics.parquet", index=False)
+    (new / "summary.csv").write_text(to_csv(summarise(metrics, saved.ledgers_of(metrics))), encoding="utf-8")
+    _replace_model(folder / "model.safetensors", new / "model.safetensors", chosen.run, weights)
+    _replace_figures(folder, new, chosen.run, own)
+    _replace_scorecard(folder, new, chosen)
+    told = {"run": chosen.run, **chosen.point._asdict(),
+            "figures": {split: chosen.figures[split].dropna().to_dict() for split in chosen.figures}}
+    if front is not None:
+        whole = saved_table(folder / FRONT, FRONT_COLUMNS)
+        pd.concat([whole[whole["run"] != chosen.run], front]).to_parquet(new / FRONT, index=False)
+    (new / CHOICE).write_text(tomli_w.dumps(told), encoding="utf-8")
+    carry_over(folder, new)
 
 
 def _with_figures(metrics: pd.DataFrame, run: str, own: pd.DataFrame) -> pd.DataFrame:

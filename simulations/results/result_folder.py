@@ -12,7 +12,7 @@ from typing import Any
 import tomli_w
 
 from fedfair.plugins.text_values import from_toml
-from simulations.files.atomic_files import refuse_unwritable
+from simulations.files.atomic_files import alone_in, refuse_unwritable
 from simulations.settings.experiment import identity_of
 
 CHECKPOINT, CHECKPOINT_TO_BE = "checkpoint.pt", ".checkpoint.new"
@@ -66,19 +66,22 @@ def replaced(folder: Path) -> Iterator[Path]:
 
     A link stays, and the folder that it names is replaced. What an attempt that was killed left over is removed; if
     that was between the old folder's going and the new one's coming, the old one comes back.
+
+    Raises:
+        BlockingIOError: If another process replaces the folder now: each would remove what the other has written.
     """
     folder = folder.resolve()
     new, old = _beside(folder, "new"), _beside(folder, "old")
-    new.parent.mkdir(parents=True, exist_ok=True)
-    _tidy(folder)
-    new.mkdir()
-    try:
-        yield new
-        if folder.exists():
-            folder.rename(old)
-        new.rename(folder)
-    finally:
+    with alone_in(folder, "-replaced"):
         _tidy(folder)
+        new.mkdir()
+        try:
+            yield new
+            if folder.exists():
+                folder.rename(old)
+            new.rename(folder)
+        finally:
+            _tidy(folder)
 
 
 def _tidy(folder: Path) -> None:

@@ -90,6 +90,8 @@ def examine(task: Task) -> FileFindings:
     columns = understand(tidy, str(task.label), attributes, task.participant, as_read(asked, reading))
     asked_of = [column.question for column in columns if column.question]
     asked_of += [question for column in columns if (question := _on_answer(column, read[column.name], asked))]
+    asked_of += [_on_other(column.name) for column in columns
+                 if column.kind == "category" and bool((tidy[column.name] == OTHER).any())]
     used = [column.name for column in columns if not column.problem and column.kind not in LEFT_OUT]
     named = [name for name in tidy if name in used or name in roles]
     asked_of += relations.questions(tidy[named], str(task.label), attributes, task.participant)
@@ -115,6 +117,12 @@ def _on_answer(column: Column, raw: pd.Series, asked: Asked) -> str | None:
     return word and (f"is {word!r} in column {column.name!r}, which counts as missing in {int((text == word).sum()):,} "
                      f"rows, an answer{', as NA is for Namibia' * (word == 'NA')}? Then give answers = "
                      f'["{column.name}"]')
+
+
+def _on_other(name: str) -> str:
+    """Return the question about a column of categories in which "other" is written."""
+    return (f"does {OTHER!r} in column {name!r} mean all that is not named? A fit counts rare and unknown categories "
+            "as that too; if it is a category of its own, write it in another way")
 
 
 def _unreadable(task: Task) -> list[str]:
@@ -203,7 +211,7 @@ def schema_text(frame: pd.DataFrame, label: str, groups: Sequence[str], asked: A
     """
     kinds = {column.name: column.kind for column in understand(frame, label, groups, None, asked)}
     ranges = {name: list(_round_range(frame[name])) for name, kind in kinds.items() if kind == "number"}
-    categories = {name: [*_values(frame[name]), OTHER] for name, kind in kinds.items()
+    categories = {name: [*dict.fromkeys((*_values(frame[name]), OTHER))] for name, kind in kinds.items()
                   if kind in ("boolean", "category")}
     categories |= {name: _values(frame[name]) for name in dict.fromkeys((*groups, label))}
     unused = [name for name, kind in kinds.items() if kind in LEFT_OUT]

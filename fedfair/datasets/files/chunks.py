@@ -261,7 +261,8 @@ def read_rows(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
         return read_table(path, asked)
     chunks = chunks_of(path, asked)
     frame = pd.concat(chunks.frames(), ignore_index=True)
-    return TableFile(frame[(frame != "").any(axis=1)], chunks.separator, "text, row by row")
+    full = (frame != "").any(axis=1)
+    return TableFile(frame[full], chunks.separator, "text, row by row", int((~full).sum()))
 
 
 def _of_file(path: Path, asked: Asked, cells: int) -> Chunks:

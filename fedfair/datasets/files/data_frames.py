@@ -5,7 +5,8 @@ All become a DataFrame of pandas with plain types, as a file is read, before any
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -57,12 +58,32 @@ def as_pandas(table: Any) -> Any:
 
     table = as_arrow(_of_python(table))
     table = of_arrow(table) if isinstance(table, pa.Table) else table
-    frame = table.to_pandas() if hasattr(table, "to_pandas") else table
+    with in_order(table):
+        frame = table.to_pandas() if hasattr(table, "to_pandas") else table
     if not isinstance(frame, pd.DataFrame):
         return frame
     plain = {place: _plain_type(frame.iloc[:, place]) for place in range(frame.shape[1])}
     changed = {place: column for place, column in plain.items() if column is not None}
     return pd.concat([changed.get(place, frame.iloc[:, place]) for place in plain], axis=1) if changed else frame
+
+
+@contextmanager
+def in_order(table: Any) -> Iterator[None]:
+    """Let a data set of Ray yield its rows in their order, as a context: else they come as its tasks end, and labels
+    beside them would be those of others, and a seeded fit another one.
+
+    Args:
+        table: The data set, or anything else.
+    """
+    options = getattr(getattr(table, "context", None), "execution_options", None)
+    if options is None or not hasattr(options, "preserve_order"):
+        yield
+        return
+    before, options.preserve_order = options.preserve_order, True
+    try:
+        yield
+    finally:
+        options.preserve_order = before
 
 
 def _of_python(table: Any) -> Any:

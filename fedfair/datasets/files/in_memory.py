@@ -26,11 +26,11 @@ import pandas as pd
 import pooch
 import psutil
 
-from fedfair.datasets.columns.cell import spelled
+from fedfair.datasets.columns.cell import repeated, spelled
 from fedfair.datasets.columns.tidy import with_columns
-from fedfair.datasets.files.data_frames import of_no_type, table_of
+from fedfair.datasets.files.data_frames import in_order, of_no_type, table_of
 from fedfair.datasets.files.query import Query
-from fedfair.datasets.files.table_file import named_by_itself, plain_value
+from fedfair.datasets.files.table_file import codes_of_parquet, named_by_itself, plain_value
 
 _ROWS = 2**16  # of a batch, the most that is in memory at a time
 _ERRORS = (TypeError, ValueError, OverflowError, NotImplementedError)  # pyarrow's are of these kinds
@@ -39,7 +39,8 @@ _ERRORS = (TypeError, ValueError, OverflowError, NotImplementedError)  # pyarrow
 def write_batches(data: Any, path: Path) -> None:
     """Write the rows of a data set of Ray to a Parquet file, in their order, with types that hold all of its blocks.
 
-    Blocks may differ in what they hold: nothing but gaps, whole numbers, or other numbers.
+    Blocks may differ in what they hold, nothing but gaps, whole numbers, or other numbers, and in the order of columns;
+    where one lacks a column, its values are missing, as Ray has it.
 
     Args:
         data: A `ray.data.Dataset`.
@@ -51,23 +52,48 @@ def write_batches(data: Any, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with _in_order(data), TemporaryDirectory(dir=path.parent) as folder:
-        batches = data.iter_batches(batch_size=_ROWS, batch_format="pyarrow")  # which reads the rows once
+    with in_order(data), TemporaryDirectory(dir=path.parent) as folder:
+        # Blocks as they are, each read once: to put them together Ray has rules of its own, and errors of many lines.
+        blocks = filter(len, data.iter_batches(batch_size=None, batch_format="pyarrow"))
         try:
-            alike = groupby(map(_without_objects, batches), key=lambda batch: batch.schema)
+            alike = groupby(map(_without_objects, blocks), key=lambda block: block.schema)
             parts = [_write_part(schema, rows, Path(folder) / f"{number}.parquet")
                      for number, (schema, rows) in enumerate(alike)]
             if not parts:
                 raise ValueError("the data set of Ray has no rows")
-            schema = pa.unify_schemas([*map(pq.read_schema, parts)], promote_options="permissive")
+            schema = _with_codes(pa.unify_schemas([*map(pq.read_schema, parts)], promote_options="permissive"), parts)
             with pq.ParquetWriter(path, schema) as file:
                 for batch in chain.from_iterable(pq.ParquetFile(part).iter_batches(_ROWS) for part in parts):
-                    file.write_table(pa.Table.from_batches([batch]).cast(schema))
+                    file.write_table(_of_schema(batch, schema))
         except (pa.ArrowException, ValueError) as error:
             if type(error) is ValueError:
                 raise
             raise ValueError(f"the data set of Ray cannot be written ({str(error).strip().splitlines()[0]}): make the "
                              "values of each column of one kind in all its files") from error
+
+
+def _with_codes(schema: Any, parts: Sequence[Path]) -> Any:
+    """Return the types of columns, with those that a part declares as codes of categories as such: files of Parquet
+    give them back as plain numbers.
+    """
+    import pyarrow as pa
+
+    for name in {*chain.from_iterable(map(codes_of_parquet, parts))}:
+        place = schema.get_field_index(name)
+        schema = schema.set(place, pa.field(name, pa.dictionary(pa.int32(), schema.field(place).type)))
+    return schema
+
+
+def _of_schema(batch: Any, schema: Any) -> Any:
+    """Return a batch with the columns of a schema, in its order; one that is not there is missing."""
+    import pyarrow as pa
+
+    columns = []
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        column = batch.column(name) if name in batch.schema.names else pa.nulls(len(batch))
+        are_codes = pa.types.is_dictionary(kind) and not pa.types.is_dictionary(column.type)
+        columns.append(column.cast(kind.value_type).dictionary_encode() if are_codes else column.cast(kind))
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _without_objects(batch: Any) -> Any:
@@ -85,21 +111,14 @@ def _write_part(schema: Any, batches: Iterable[Any], path: Path) -> Path:
     """Write batches with the same columns of the same types to a file, and return its path."""
     import pyarrow.parquet as pq
 
+    twice = repeated(map(spelled, schema.names))
+    if twice is not None:
+        raise ValueError(f"the data set of Ray names column {twice!r} more than once: give each column a name of its "
+                         "own")
     with pq.ParquetWriter(path, schema) as file:
         for batch in batches:
             file.write_table(batch)
     return path
-
-
-@contextmanager
-def _in_order(data: Any) -> Iterator[None]:
-    """Let a data set yield its rows in their order, as a seeded fit needs."""
-    options = data.context.execution_options
-    before, options.preserve_order = options.preserve_order, True
-    try:
-        yield
-    finally:
-        options.preserve_order = before
 
 
 def written(frame: Any) -> Path:
@@ -116,7 +135,8 @@ def written(frame: Any) -> Path:
         Path of the Parquet file.
 
     Raises:
-        ValueError: If a column holds what Arrow has no type for, or a data set of Ray values of several kinds.
+        ValueError: If a column holds lists, or what Arrow has no type for, or a data set of Ray values of several
+            kinds.
     """
     tables = _tables()
     tables.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -129,6 +149,7 @@ def written(frame: Any) -> Path:
             frame.write(path)
         else:
             (write_batches if hasattr(frame, "iter_batches") else _write)(frame, path)
+        _refuse_nested(path)
     except BaseException:
         rmtree(folder)
         raise
@@ -138,6 +159,17 @@ def written(frame: Any) -> Path:
         return earlier
     _held[path] = os.getpid()
     return path
+
+
+def _refuse_nested(path: Path) -> None:
+    """Raise `ValueError` if a column of a table in memory is one of lists; its file, which will be gone, is unnamed."""
+    import pyarrow.parquet as pq
+    from pyarrow.types import is_nested
+
+    for field in pq.read_schema(path):
+        if is_nested(field.type):
+            raise ValueError(f"column {field.name!r} of the table holds lists, not one value for each record: remove "
+                             "it")
 
 
 def files_of_this_process() -> list[Path]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from fedfair.datasets.columns.cell import repeated
+from fedfair.datasets.columns.cell import repeated, spelled
 from fedfair.plugins.lazy import library
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _ADDRESS = re.compile(r"(postgres(?:ql)?://)(?:([^:@/?#\s]*)(?::([^@/?#\s]*))?@)
 _SCHEME = re.compile(r"postgres(ql)?:/", re.IGNORECASE)
 _ROWS = 2**16  # of a batch, the most that is in memory at a time
 _TYPE_MODIFIER = b"POSTGRESQL:typmod"  # of a column of exact decimals: its digits
+_TYPE = b"POSTGRESQL:type"
 _DUCK = b"DUCK"
 """Stands at the start of a file of DuckDB, behind a checksum."""
 DUCKDB = (".duckdb", ".ddb")
@@ -95,9 +96,10 @@ class Query:
         from fedfair.datasets.files.table_file import is_plain  # here, with pandas, which other data do without
 
         with self._refused(), self._batches() as reader:
-            twice = repeated(reader.schema.names)
+            twice = repeated(map(spelled, reader.schema.names))
             if twice is not None:
                 raise ValueError(f"the query names column {twice!r} more than once: give each column a name by as")
+            _refuse_money(reader.schema)
             schema = pa.schema([(field.name, _declared(field)) for field in reader.schema])
             strange = next((field for field in schema if not is_plain(field.type)), None)
             if strange is not None:
@@ -158,6 +160,16 @@ class Query:
         options = [option.partition("=") for option in (parts[5] or "").split("&")]
         given = [parts[3] or "", *(value for name, _, value in options if "pass" in unquote(name).lower())]
         return {*given, *map(unquote, given)} - {""}
+
+
+def _refuse_money(schema: pa.Schema) -> None:
+    """Raise `ValueError` for a column of PostgreSQL's money, which comes as a whole number of cents or the like: 12.50
+    would be 1250, and no model of it could decide rows of a file.
+    """
+    for field in schema:
+        if (field.metadata or {}).get(_TYPE) == b"money":
+            raise ValueError(f"column {field.name!r} of the query has the type money, which comes without its decimals:"
+                             f" turn it into a number in the query, cast({field.name} as numeric)")
 
 
 def _declared(field: pa.Field) -> pa.DataType:

@@ -36,11 +36,13 @@ class TableFile(NamedTuple):
         frame: Cells; text is not interpreted yet.
         separator: What separated values; None for a file that knows its values' types.
         described: What the file was taken for, in words.
+        left_out: Number of rows that were left out, since they are empty or cannot be read.
     """
 
     frame: pd.DataFrame
     separator: str | None
     described: str
+    left_out: int = 0
 
 
 def read_table(path: Path, asked: Asked = _AS_ASKED) -> TableFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 from fedfair.datasets.schema import SchemaMismatch
 from fedfair.protocol.task import Task
+from tests.for_each import for_each
 
 SCHEMA = """source = "the study's code book"
 label = "ill"
@@ -116,6 +118,47 @@ def test_a_file_unlike_the_schema_is_refused_by_the_schemas_names_alone(
     assert UNLISTED not in words[0]
     if kind not in ("column", "gap"):
         assert UNLISTED in caplog.text or "inf" in caplog.text
+
+
+def test_what_counts_as_another_value_or_is_left_out_is_said_to_the_nodes_owner(
+        tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """In the node's own log: no server hears of it."""
+    frame = table().assign(age=lambda rows: [7, *rows.age[1:]], job=lambda rows: [UNLISTED, *rows.job[1:]])
+    held = at_node(tmp_path, frame, SCHEMA.replace('"cook"]', '"cook", "other"]'))
+    (tmp_path / "own.csv").write_text((tmp_path / "own.csv").read_text() + "20,cook,f,no,more\n")
+    with caplog.at_level(logging.WARNING):
+        assert sum(len(part) for _, part in held.data()) == 60
+    for said in (f"column job has values that the schema does not list, which count as \"other\", in 1 of 60 rows: "
+                 f"'{UNLISTED}'", "column age has values that are outside its range, which count as its ends, in 1 of "
+                 "60 rows: '7.0'", "left out: 1 rows of"):
+        assert said in caplog.text
+
+
+@for_each(("change", "said"), [
+    (lambda frame: frame.rename(columns={"age": "Age"}), "has no column age; it has Age, job, sex, ill"),
+    (lambda frame: frame.assign(age=[None, *frame.age[1:]]), "age has values that count as missing in 1 of 60 rows")])
+def test_the_nodes_own_log_says_more_of_every_refusal(
+        change: Callable[[pd.DataFrame], pd.DataFrame], said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+        ) -> None:
+    """As its sentence promises."""
+    with caplog.at_level(logging.WARNING), pytest.raises(SchemaMismatch, match="its own log says more"):
+        at_node(tmp_path, change(table())).data()
+    assert said in caplog.text
+
+
+@pytest.mark.parametrize("role", ["site", "participant"])
+def test_a_record_decides_neither_the_site_nor_the_participant_of_another(role: str, tmp_path: Path) -> None:
+    """A name among numbers made two sites of 1 and 1.0, which were one."""
+    wards = ["1", "1.0", "2"] * 20
+    found = []
+    for last in ("2", "ward nine"):
+        frame = table().assign(ward=[*wards[:-1], last])
+        more = {"participant": "ward"} if role == "participant" else {}
+        frame.to_csv(tmp_path / "own.csv", index=False)
+        held = task(tmp_path, **more).at_node(str(tmp_path / "own.csv"), 3, "ward" if role == "site" else "").data()
+        rows = torch.cat([part.records for _, part in held])
+        found.append(torch.cat([getattr(part, role) for _, part in held])[rows.argsort()].tolist()[:-1])
+    assert len({*zip(*found, strict=True)}) == len({*found[0]}) == len({*found[1]})
 
 
 def test_other_stands_for_unlisted_categories_but_not_for_another_vocabulary(tmp_path: Path) -> None:

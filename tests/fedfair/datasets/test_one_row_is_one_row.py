@@ -173,6 +173,20 @@ def test_a_cell_of_a_nodes_file_changes_no_other_record(data: st.DataObject, mar
             row: record for row, record in after.items() if row != place}
 
 
+def test_a_record_decides_no_other_s_participant(tmp_path: Path) -> None:
+    """A name among numbers made two people of 1 and 1.0, who were one."""
+    found = []
+    for last in ("2", "ann"):
+        frame = pd.DataFrame({"n": range(60), "sex": ["f", "m"] * 30, "y": ["no", "no", "yes"] * 20,
+                              "who": [*(["1", "1.0", "2"] * 20)[:-1], last]})
+        frame.to_csv(tmp_path / "own.csv", index=False)
+        held = Task(csv=str(tmp_path / "own.csv"), label="y", group="sex", participant="who",
+                    ranges={"n": [0, 60]}, categories={}).data()
+        rows = torch.cat([part.records for _, part in held])
+        found.append(torch.cat([part.participant for _, part in held])[rows.argsort()].tolist()[:-1])
+    assert len({*zip(*found, strict=True)}) == len({*found[0]}) == len({*found[1]})
+
+
 @settings(QUICK, max_examples=40)
 @given(st.data(), st.sampled_from(ASKED))
 def test_a_cell_of_a_workbook_changes_no_other(data: st.DataObject, asked: Asked) -> None:

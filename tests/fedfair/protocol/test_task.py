@@ -161,6 +161,15 @@ def test_a_csv_that_is_not_there_is_one_clear_error() -> None:
         Task(csv="nowhere.csv", label="y", group="g").data()
 
 
+@for_each("known", [{"ranges": {"incom": [0, 1]}, "categories": {}}, {"categories": {"incom": ["x", "other"]}},
+                    {"ranges": {"incom": [0, 1]}, "preprocessing": "private", "features": "binned"}])
+def test_what_is_known_of_a_column_that_is_absent_is_refused(known: dict[str, Any], own: Path) -> None:
+    """It may be a misspelled one, which is then learned, or paid for, all the same."""
+    task = Task(csv=str(own), label="good", group="sex", without=("age",), **known)
+    with pytest.raises(ValueError, match="unknown column 'incom'"):
+        task.data()
+
+
 def test_what_preprocessing_learns_from_the_records_is_said(tmp_path: Path) -> None:
     """Hazard 27: clipping does not bound what one record changes if it moves the features of all others."""
     file = tmp_path / "own.csv"

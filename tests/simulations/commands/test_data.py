@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedfair.datasets import DATASETS
+from fedfair.datasets.schema import read
 from fedfair.protocol.task import Task
 from simulations.cli import app
 
@@ -107,6 +108,17 @@ def test_declared_numbers_that_are_quantities_are_said_to_a_fit_and_beside_a_sch
     run = ("run", "--csv", file, *asked, "--without", "Unnamed: 0", *settings)
     assert """or give quantities = { rate = "percentage" }""" in said(*run, code=2)
     assert "saved in" in said(*run, "--set", setting, "--out", tmp_path / "out")
+
+
+def test_a_table_that_has_other_itself_is_asked_about_it_and_gets_a_schema_that_can_be_read(tmp_path: Path) -> None:
+    """The schema listed it twice, which no run takes."""
+    made, schema = people(3)[["income", "town", "group", "outcome"]], tmp_path / "own.toml"
+    asked = (put(made.assign(town=made["town"].replace("East", "other")), tmp_path), "--label", "outcome", "--group",
+             "group", "--without", "Unnamed: 0")
+    assert "Question: Does 'other' in column 'town' mean all that is not named?" in said("data", "check", *asked)
+    said("data", "schema", *asked, "--out", schema)
+    assert dict(read(schema).categories)["town"] == ("North", "South", "other")
+    assert "mean all that is not named" not in said("data", "check", put(made, tmp_path), *asked[1:])
 
 
 def test_missing_values_are_dropped_in_a_run_that_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

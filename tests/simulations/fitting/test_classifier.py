@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from datetime import date, time, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -237,3 +238,15 @@ def test_as_many_classes_as_rows_are_needed(rows: pd.DataFrame) -> None:
     for some in (rows[:0], rows[:7]):
         with pytest.raises(ValueError, match=f"y has 9 classes, but X has {len(some)} rows"):
             FairPrivateClassifier().fit(some[["age"]], rows["hired"][:9])
+
+
+@for_each("typed", ["yes ", "Yes", "yes\u00a0"])
+def test_classes_that_are_spelled_alike_are_refused_before_anything_is_charged(
+        tmp_path: Path, rows: pd.DataFrame, typed: str) -> None:
+    """A class that is mistyped once would be the favourable one, of which all figures are."""
+    y = rows["hired"].astype(object)
+    y.iloc[7] = typed
+    made = FairPrivateClassifier(count_in=tmp_path / "fits.jsonl")
+    with pytest.raises(ValueError, match="which differ by spaces or capital letters alone"):
+        made.fit(rows[["age"]], y, sensitive_features=rows["sex"])
+    assert not (tmp_path / "fits.jsonl").exists()

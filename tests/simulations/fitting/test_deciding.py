@@ -135,10 +135,22 @@ def test_another_point_of_the_front_has_weights_of_its_own(folder: Path, tmp_pat
     again = tmp_path / "again"
     save(fit(Wanted(people(), "hired", "sex", 50.0, settings={"randomness": "seeded"})), again)
     before = {each.column: each.difference.value for each in deciding(Story.read(again))}
-    chosen = choose(again, Wish({}, tau=0.0))
-    story = chosen_again(again, chosen.number)
+    choose(again, Wish({}, tau=0.0), complete=lambda new, chosen: chosen_again(new, again.name, chosen.number))
+    story = Story.read(again)
     after = {each.column: (1 if each.first == "m" else -1) * each.difference.value for each in deciding(story)}
     assert abs(sum(after.values())) < .15 < before["town"]
+
+
+def test_a_choice_that_is_broken_off_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model and a page are never of two classifiers."""
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def stopped(*_: object) -> str:
+        raise OSError("stopped")
+
+    monkeypatch.setattr("simulations.fitting.save.page", stopped)
+    assert CliRunner().invoke(app, ["choose", str(folder), "--tau", "0"]).exit_code == 2
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_a_folder_of_before_has_weights_alone(folder: Path, tmp_path: Path) -> None:

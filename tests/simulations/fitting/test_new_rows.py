@@ -222,3 +222,11 @@ def test_new_rows_in_a_large_file_are_announced_before_they_are_read(fitted: Pat
     done = CliRunner().invoke(app, ["predict", str(fitted), str(file)])
     assert done.exit_code == 2
     assert done.stderr.index("is read: 4.0 GB of text in 3 columns") < done.stderr.index("is not text")
+
+
+def test_a_cell_that_is_refused_is_named_by_its_file_and_its_row_there(fitted: Path, tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    for name, age in (("a", "40"), ("b", "forty")):
+        written(tmp_path / "parts", [[*LEARNED], GOOD, [age, *GOOD[1:]]]).rename(tmp_path / "parts" / f"{name}.csv")
+    code, _, said = by_command(fitted, tmp_path / "parts")
+    assert (code, f"{tmp_path / 'parts' / 'b.csv'}: column 'age' has 'forty' in row 2" in said) == (2, True), said

@@ -152,6 +152,8 @@ def test_a_server_s_types_are_kept_and_nothing_is_changed(server: str, tmp_path:
     assert rows["mood"].tolist() == ["low"] * 10
     with pytest.raises(ValueError, match=r"column 'host' of the query has .*inet.* by cast\(host as text\)"):
         Query(server, "select inet '127.0.0.1' as host").write(tmp_path / "rows.parquet")
+    with pytest.raises(ValueError, match=r"column 'pay' of the query has the type money.* cast\(pay as numeric\)"):
+        Query(server, "select 12.5::money as pay").write(tmp_path / "rows.parquet")
     with pytest.raises(ValueError, match="read-only transaction"):
         Query(server, "with gone as (delete from typed returning *) select whole from gone").write(
             tmp_path / "rows.parquet")

@@ -12,10 +12,12 @@ from sklearn.model_selection import cross_validate
 from typer.testing import CliRunner
 
 from simulations.cli import app
+from simulations.files.atomic_files import alone_in
 from simulations.fitting import fit as fitting
 from simulations.fitting.budget import Spending
 from simulations.fitting.classifier import FairPrivateClassifier
 from simulations.fitting.fit import Wanted, fit
+from simulations.fitting.save import kept_free
 from tests.simulations.fitting.tables import file, people
 
 
@@ -116,3 +118,27 @@ def test_the_command_says_what_fits_cost_together(tmp_path: Path) -> None:
     assert "2 fits that are counted in fits.jsonl cost every row epsilon 2 at delta 2e-06 together" in done.stderr
     written = json.dumps([path.read_text() for path in (tmp_path / "out1").glob("*.toml")])
     assert "fits.jsonl" not in written
+
+
+def test_a_fit_into_a_folder_that_another_one_fills_is_refused_before_it_is_counted(tmp_path: Path) -> None:
+    """Both were charged, and one removed what the other had written so far."""
+    counted, out = Spending(tmp_path / "fits.jsonl"), tmp_path / "out"
+    words = ["fit", str(file(tmp_path, 400)), "--label", "hired", "--group", "sex", "--count-in", str(counted.path),
+             "--out", str(out)]
+    with alone_in(out):
+        second = CliRunner().invoke(app, words)
+    assert second.exit_code == 2
+    assert "out is in use by another run" in " ".join(second.output.split())
+    assert counted.fits == 0
+    out.mkdir()
+    (out / "fit.toml").touch()  # which the first one has written meanwhile
+    with pytest.raises(FileExistsError, match="holds a fit already"), kept_free(out):
+        pass
+
+
+def test_a_count_is_one_whatever_link_names_it(tmp_path: Path) -> None:
+    """Two locks would let two fits write at once."""
+    (tmp_path / "fits.jsonl").touch()
+    (tmp_path / "link.jsonl").symlink_to("fits.jsonl")
+    Spending(tmp_path / "link.jsonl").charge(1.0, 1e-6)
+    assert {path.name for path in tmp_path.iterdir()} == {"fits.jsonl", "link.jsonl", "fits.jsonl.lock"}

@@ -73,6 +73,15 @@ def test_a_save_broken_off_between_two_renames_keeps_the_old_folder(error: type[
     assert (folder / "checkpoint.pt").read_text() == "the ledger so far"
 
 
+def test_two_replacements_at_once_lose_nothing(tmp_path: Path) -> None:
+    """The second one would remove what the first has written so far."""
+    with replaced(tmp_path / "out") as new:
+        (new / "first").touch()
+        with pytest.raises(BlockingIOError, match="out is in use by another run"), replaced(tmp_path / "out"):
+            pass
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["first"]
+
+
 def test_the_summary_has_a_row_for_each_strategy_and_costs_against_sgd_of_the_same_seed() -> None:
     results = compare(experiments(["sgd", "dpsgd"], [0, 1], None, {"hidden": [8], "epochs": 2}))
     table = summary(results).set_index("strategy")

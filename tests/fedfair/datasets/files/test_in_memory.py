@@ -198,6 +198,44 @@ def test_blocks_of_ray_that_differ_in_what_they_hold_are_one_table(cache: Path) 
             in_memory.write_batches(wrong, cache / "wrong.parquet")
 
 
+def test_blocks_of_ray_may_have_columns_in_another_order_or_lack_one_and_keep_codes(cache: Path) -> None:
+    wards = pa.array([30, 10]).dictionary_encode()
+    blocks = in_blocks(pa.table({"z": pa.array([], pa.int64())}), pa.table({"a": [1, 2], "ward": wards}),
+                       pa.table({"ward": pa.array([20, None]).dictionary_encode(), "a": [3, 4]}),
+                       pa.table({"ward": pa.nulls(1)}), pa.table({"ward": [10], "a": [5]}))
+    in_memory.write_batches(blocks, cache / "blocks.parquet")
+    assert pq.read_table(cache / "blocks.parquet").to_pydict() == {"a": [1, 2, 3, 4, None, 5],
+                                                                   "ward": [30, 10, 20, None, None, 10]}
+    assert chunks_of(cache / "blocks.parquet").listed == ("ward",)
+
+
+def test_blocks_are_taken_as_they_are(cache: Path) -> None:
+    """To put them together Ray has rules of its own, which end in errors of many lines."""
+    asked: list[dict[str, Any]] = []
+    blocks = in_blocks(pa.table({"a": [1]}))
+    blocks.iter_batches = lambda **words: asked.append(words) or iter([pa.table({"a": [1]})])
+    in_memory.write_batches(blocks, cache / "blocks.parquet")
+    assert asked == [{"batch_size": None, "batch_format": "pyarrow"}]
+
+
+@for_each(("table", "said"), [
+    (in_blocks(pa.table([[1], [2]], ["a", " a"])), "the data set of Ray names column 'a' more than once"),
+    (in_blocks(pa.table({"a": [[1]]})), "column 'a' of the table holds lists")])
+def test_a_table_that_cannot_be_used_is_named_by_no_file_of_the_cache(table: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as refused:
+        in_memory.written(table)
+    assert in_memory.FILE not in str(refused.value)
+
+
+def test_rows_of_ray_come_in_their_order_where_labels_stand_beside_them() -> None:
+    """Else they come as its tasks end."""
+    options = SimpleNamespace(preserve_order=False)
+    data = SimpleNamespace(context=SimpleNamespace(execution_options=options), to_pandas=lambda: pd.DataFrame(
+        {"a": [1, 2] if options.preserve_order else [2, 1]}))
+    assert data_frames.as_pandas(data)["a"].tolist() == [1, 2]
+    assert not options.preserve_order
+
+
 IDS = [2**60 + 1, 2**60 + 2, None]
 
 

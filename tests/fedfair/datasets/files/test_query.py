@@ -8,12 +8,13 @@ from pathlib import Path
 
 import duckdb
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedfair.datasets.files import in_memory
+from fedfair.datasets.files import in_memory, query
 from fedfair.datasets.files.chunks import chunks_of
 from fedfair.datasets.files.query import Query
 from fedfair.datasets.split import Together, dealt
@@ -67,6 +68,7 @@ WRONG: dict[str, tuple[str, type[Exception], str]] = {
     "no rows": ("select * from people where whole > 99", ValueError, "gives no rows of .*people.duckdb"),
     "unknown": ("select nope from people", ValueError, "people.duckdb says: Binder Error: .*nope"),
     "twice": ("select whole as a, town as a from people", ValueError, "names column 'a' more than once"),
+    "twice but for a space": ('select whole as a, town as " a" from people', ValueError, "column 'a' more than once"),
     "a list": ("select [1, 2] as a", ValueError, r"column 'a' of the query has a type .* by cast\(a as text\)"),
     "an interval": ("select interval 3 day as a", ValueError, "a type that holds no plain values"),
     "no query": ("load nothing_such", ValueError, "says: ")}
@@ -142,3 +144,12 @@ def test_rows_are_dealt_by_what_they_hold(people: str, tmp_path: Path) -> None:
 def test_a_table_in_memory_is_dealt_as_before() -> None:
     frame = pd.DataFrame({"x": range(60), "sex": ["f", "m"] * 30, "good": ["no", "no", "yes"] * 20})
     assert Task(csv=frame, label="good", group="sex").duplicates == "apart"
+
+
+def test_money_which_comes_in_cents_is_refused() -> None:
+    """As a driver of PostgreSQL declares it."""
+    schema = pa.schema([pa.field("id", pa.int64(), metadata={"POSTGRESQL:type": "int8"}),
+                        pa.field("pay", pa.int64(), metadata={"POSTGRESQL:type": "money"})])
+    with pytest.raises(ValueError, match=r"column 'pay' of the query has the type money"):
+        query._refuse_money(schema)
+    query._refuse_money(schema.remove(1))
