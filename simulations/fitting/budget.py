@@ -255,6 +255,8 @@ class Spending:
         if not self.path.exists():
             return []
         try:
+            if not self.path.is_file():
+                raise ValueError("a device or a pipe keeps no line")
             lines = [from_json(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
             counted = [{name: float(line[name]) for name in ("epsilon", "delta")} for line in lines]
             if not all(math.isfinite(spent) and spent >= 0 for line in counted for spent in line.values()):

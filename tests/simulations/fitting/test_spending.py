@@ -110,6 +110,13 @@ def test_a_file_that_counts_no_fits_is_refused_and_stays_as_it_is(tmp_path: Path
     assert (tmp_path / "own").read_text() == text
 
 
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="needs a device that keeps nothing")
+def test_what_keeps_no_line_is_no_count_of_fits() -> None:
+    """All fits would cost epsilon 0 together."""
+    with pytest.raises(ValueError, match=r"/dev/null is no count of fits"):
+        Spending(Path("/dev/null")).charge(1.0, 1e-6)
+
+
 def test_the_command_says_what_fits_cost_together(tmp_path: Path) -> None:
     command = ["fit", str(file(tmp_path, 1500)), "--label", "hired", "--group", "sex", "--delta", "1e-6", "--count-in",
                str(tmp_path / "fits.jsonl"), "--out"]
