@@ -221,6 +221,7 @@ class Spending:
             OSError: If the line cannot be written; then nothing may be released.
             ValueError: If the file holds something else.
         """
+        self._lines()  # which refuses what is no count before a lock is made beside it
         with FileLock(f"{self.path.resolve()}.lock"):
             ends = not self._lines() or self.path.read_bytes().endswith(b"\n")  # not all editors end the last line
             with self.path.open("a", encoding="utf-8") as file:
