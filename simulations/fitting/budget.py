@@ -221,7 +221,8 @@ class Spending:
             OSError: If the line cannot be written; then nothing may be released.
             ValueError: If the file holds something else.
         """
-        self._lines()  # which refuses what is no count before a lock is made beside it
+        if self.path.exists() and not self.path.is_file():
+            raise self._no_count()  # a device or a pipe would keep no line
         with FileLock(f"{self.path.resolve()}.lock"):
             ends = not self._lines() or self.path.read_bytes().endswith(b"\n")  # not all editors end the last line
             with self.path.open("a", encoding="utf-8") as file:
@@ -256,13 +257,15 @@ class Spending:
         if not self.path.exists():
             return []
         try:
-            if not self.path.is_file():
-                raise ValueError("a device or a pipe keeps no line")
             lines = [from_json(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
             counted = [{name: float(line[name]) for name in ("epsilon", "delta")} for line in lines]
             if not all(math.isfinite(spent) and spent >= 0 for line in counted for spent in line.values()):
                 raise ValueError("no fit costs less than nothing")
             return counted
         except (ValueError, KeyError, TypeError):
-            raise ValueError(f"{self.path} is no count of fits: name a file that is not there yet, or one that a fit "
-                             "has begun") from None
+            raise self._no_count() from None
+
+    def _no_count(self) -> ValueError:
+        """Return the error for a file that holds something else."""
+        return ValueError(f"{self.path} is no count of fits: name a file that is not there yet, or one that a fit has "
+                          "begun")
