@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fedfair.datasets.columns.convention import ANY_SIGN, PLAIN, Reading, as_declared
-from fedfair.datasets.columns.tidy import reading_as_asked, tidied
+from fedfair.datasets.columns.tidy import declared_quantity, reading_as_asked, tidied
 from fedfair.datasets.features.encoder import encode, kept
 from fedfair.datasets.features.encoding import OTHER, Encoding, Feature
 from fedfair.datasets.features.features import Range, leave_out
@@ -179,7 +179,9 @@ def _outside(whole: pd.DataFrame, known: Range) -> Tensor:
 
 
 def _no_number(column: pd.Series) -> Tensor:
-    """Return which rows of a column hold no finite number, `[n]`."""
+    """Return which rows of a column hold no finite number, `[n]`; a date or a duration is none."""
+    if declared_quantity(column):
+        return torch.ones(len(column), dtype=torch.bool)
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype="float64", na_value=np.nan)
     return torch.from_numpy(~np.isfinite(numbers))
 

@@ -167,9 +167,8 @@ def from_chunks(chunks: Chunks, label: str, group: str, participant: str | None 
 
 def _from_rows(data: GroupedDataset, features: pd.DataFrame, participant: str | None, raw: pd.DataFrame
                ) -> GroupedDataset:
-    """Return records with what deals them to parts: place, by the index of the features, person, and content.
-
-    `raw` has the names of persons as they are written.
+    """Return records with what deals them to parts: place, by the index of the features, person, as its name is
+    written in `raw`, and content.
     """
     own = features if participant is None else features.drop(columns=participant)
     person = (data.person if participant is None else
@@ -250,10 +249,11 @@ def _kinds(whole: pd.DataFrame, roles: tuple[str, str, str | None], asked: Asked
 
 
 def declared(whole: pd.DataFrame, numbers: Sequence[str], roles: Sequence[str | None]) -> list[str]:
-    """Return the columns of a table that are declared to hold numbers; raise `ValueError` if one of them does not."""
+    """Return the columns that are declared to hold numbers; raise `ValueError` if one of them does not."""
     columns = [str(name) for name in whole if name in numbers and name not in roles]
     for name in columns:
-        strays = whole[name][pd.to_numeric(whole[name], errors="coerce").isna()]
+        column = whole[name]  # of dates pandas has numbers, of a unit that differs from file to file
+        strays = column if declared_quantity(column) else column[pd.to_numeric(column, errors="coerce").isna()]
         if len(strays):
             raise ValueError(f"column {name!r} has {str(strays.iloc[0])!r} in row {strays.index[0] + 1}, where the "
                              "settings say that it holds numbers: correct it, or list the column's categories"

@@ -241,6 +241,9 @@ class RecordSettings(BaseModel):
             raise ValueError(f"{'a CSV file' if self.csv else self.dataset} needs the columns that hold label and "
                              "group: give label and group")
         self._refuse_unknown_sites()
+        if own and self.participant is not None and self.participant == self.label:
+            raise ValueError(f"participant is {self.participant!r}, the column of the label: all records of a class "
+                             "would be one person's, in one part; name a column with the person of each record")
         for field in () if own else ("label", "participant", "record_weight"):
             if getattr(self, field) is not None:
                 raise ValueError(f"{field} is {getattr(self, field)!r}, but {self.dataset} has its own: leave it out, "

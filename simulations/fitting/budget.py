@@ -221,6 +221,8 @@ class Spending:
             OSError: If the line cannot be written; then nothing may be released.
             ValueError: If the file holds something else.
         """
+        if self.path.exists() and not self.path.is_file():
+            raise self._no_count()  # a device or a pipe would keep no line
         with FileLock(f"{self.path.resolve()}.lock"):
             ends = not self._lines() or self.path.read_bytes().endswith(b"\n")  # not all editors end the last line
             with self.path.open("a", encoding="utf-8") as file:
@@ -261,5 +263,9 @@ class Spending:
                 raise ValueError("no fit costs less than nothing")
             return counted
         except (ValueError, KeyError, TypeError):
-            raise ValueError(f"{self.path} is no count of fits: name a file that is not there yet, or one that a fit "
-                             "has begun") from None
+            raise self._no_count() from None
+
+    def _no_count(self) -> ValueError:
+        """Return the error for a file that holds something else."""
+        return ValueError(f"{self.path} is no count of fits: name a file that is not there yet, or one that a fit has "
+                          "begun")

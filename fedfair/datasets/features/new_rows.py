@@ -26,6 +26,7 @@ from fedfair.datasets.columns.cell import (
 )
 from fedfair.datasets.columns.convention import MISSING
 from fedfair.datasets.columns.texts import AMONG_NUMBERS, marks_of
+from fedfair.datasets.columns.tidy import declared_quantity
 from fedfair.datasets.features.encoder import category_positions
 from fedfair.datasets.features.encoding import OTHER, Encoding
 
@@ -77,7 +78,8 @@ def read_new(frame: pd.DataFrame, encoding: Encoding, unread: Unreadable = "refu
     refused: list[str] = []
     for column in columns:
         cells = frame[column.name].reset_index(drop=True)
-        if column.quantity and not encoding.reading.keeps_missing:
+        of_unit = column.quantity or (column.known is None and declared_quantity(cells))
+        if of_unit and not encoding.reading.keeps_missing:
             made[column.name], doubts = _numbers(cells, column)
             refused += [unreadable(column, doubts)] * bool(doubts)
         elif not encoding.reading.keeps_missing:

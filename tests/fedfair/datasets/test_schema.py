@@ -126,6 +126,16 @@ def test_a_column_without_range_or_list_is_named(tmp_path: Path) -> None:
         own(tmp_path, ranges={"age": [0, 100], "job": [0, 1]}, categories={"town": ["north"]}).data()
 
 
+def test_a_column_of_dates_is_no_column_of_numbers(tmp_path: Path) -> None:
+    """Pandas has numbers of them, of a unit that differs from file to file; all would count as an end of the range."""
+    for moment in (pd.Timestamp("2000-01-01"), pd.Timedelta(days=3)):
+        pd.DataFrame({"age": [moment] * 40, "sex": ["f", "m"] * 20, "ill": ["no", "no", "yes", "yes"] * 10}).to_parquet(
+            tmp_path / "own.parquet")
+        with pytest.raises(ValueError, match=r"where the settings say that it holds numbers: .* quantities = \{ age ="):
+            Task(csv=str(tmp_path / "own.parquet"), label="ill", group="sex", ranges={"age": [0, 100]},
+                 categories={}).data()
+
+
 @pytest.mark.parametrize(("text", "said"), [
     ("[ranges]\nage = [0, 1]\n", "source is missing"), ('source = "x"\nfoo = 1\n', "foo is not known here"),
     ('source = "x"\n[ranges]\nage = 3\n', "is no schema"), ("=", "is no schema"),

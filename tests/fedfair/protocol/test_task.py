@@ -56,6 +56,7 @@ def test_a_wrong_value_names_field_value_and_what_is_allowed(settings: dict[str,
     ({"split": (0.5, 0.5, 0.0)}, "train and test must not be 0"),
     ({"device": "abacus"}, "device 'abacus' cannot be used here: take cpu, or cuda"),
     ({"csv": "people.csv"}, "give label and group"),
+    ({"csv": "people.csv", "label": "y", "group": "sex", "participant": "y"}, "participant is 'y', the column of the"),
     ({"csv": "people.csv", "label": "y"}, "give label and group")])
 def test_values_that_do_not_fit_together_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,14 @@ def test_a_file_that_counts_no_fits_is_refused_and_stays_as_it_is(tmp_path: Path
     with pytest.raises(ValueError, match="is no count of fits"):
         Spending(tmp_path / "own").charge(1.0, 1e-6)
     assert (tmp_path / "own").read_text() == text
+
+
+def test_what_keeps_no_line_is_no_count_of_fits(tmp_path: Path) -> None:
+    """As /dev/null: all fits would cost epsilon 0 together."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="pipe is no count of fits"):
+        Spending(tmp_path / "pipe").charge(1.0, 1e-6)
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_the_command_says_what_fits_cost_together(tmp_path: Path) -> None:

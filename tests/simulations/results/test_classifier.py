@@ -69,6 +69,9 @@ def test_the_rows_of_a_table_are_predicted_as_they_stand(result: Result, tmp_pat
         final(result, "accuracy", "all"))
     with pytest.raises(ValueError, match="the rows have no column 'years'"):
         loaded.predict_proba(rows[["sex"]])
+    for moment in (pd.Timestamp("2020-01-01"), pd.Timedelta(days=3)):  # of which pandas has numbers of many units
+        with pytest.raises(ValueError, match=r"column 'years' has .* in row 1 .*, where the model needs a number"):
+            loaded.predict_proba(rows.assign(years=moment))
 
 
 @pytest.mark.usefixtures("keyed_by_seed")
