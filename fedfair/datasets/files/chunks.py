@@ -319,9 +319,9 @@ def _refuse_others(files: list[Path], parts: list[Chunks]) -> None:
         if said:
             raise ValueError(f"{file} {' and '.join(said)}: files of one table must have the same columns")
         if part.separator != parts[0].separator:
-            raise ValueError(f"values are separated by {part.separator!r} in {file}, but by {parts[0].separator!r} in "
-                             f"{files[0]}: write the files in one way, or give the setting separator if one of them "
-                             "was mistaken")
+            apart = [repr(each.separator) if each.separator else "the file's format" for each in (part, parts[0])]
+            raise ValueError(f"values are separated by {apart[0]} in {file}, but by {apart[1]} in {files[0]}: write "
+                             "the files in one way, or give the setting separator if one of them was mistaken")
 
 
 def _one_after_another(parts: list[Chunks]) -> Iterator[pd.DataFrame]:

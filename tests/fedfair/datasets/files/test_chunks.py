@@ -195,6 +195,9 @@ def test_files_with_other_columns_are_refused_by_their_names(tmp_path: Path) -> 
         chunks_of(tmp_path / "*.csv")
     with pytest.raises(ValueError, match=r"separated by ';' in .*3.csv, but by ',' in .*1.csv: write the files in one"):
         chunks_of(tmp_path / "[13].csv")
+    pd.DataFrame({"a": [1], "b": [2]}).to_parquet(tmp_path / "4.parquet")
+    with pytest.raises(ValueError, match=r"separated by the file's format in .*4.parquet, but by ',' in .*1.csv"):
+        chunks_of(tmp_path / "[14].*")
 
 
 def test_no_file_is_refused(tmp_path: Path) -> None:
