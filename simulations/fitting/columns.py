@@ -9,6 +9,7 @@ from functools import reduce
 from fedfair.datasets.columns.kinds import holds_dates
 from fedfair.datasets.files.chunks import Chunks
 from fedfair.datasets.grouped import crossed
+from fedfair.datasets.names import toml_key
 from fedfair.datasets.table import from_chunks
 from fedfair.fairness.intervals import places_of
 from fedfair.plugins.registry import unknown
@@ -31,8 +32,8 @@ def with_declared(made: Experiment, table: Chunks, directed: Sequence[str]) -> E
         directed: Columns that the score rises or falls with.
 
     Raises:
-        ValueError: If a column that is named is not there, cannot have its role, or holds dates by its declaration, or
-            a group that is named is none.
+        ValueError: If a column that is named is not there, cannot have its role, or holds dates or durations by its
+            declaration and something else by the settings, or a group that is named is none.
     """
     said = (*(made.categorical or ()), *(made.answers or ()), *made.numbers, *dict(made.quantities or ()),
             *dict(made.edges or ()), *(known.column for known in made.ranges or ()),
@@ -41,7 +42,8 @@ def with_declared(made: Experiment, table: Chunks, directed: Sequence[str]) -> E
         if column not in table.names:
             raise unknown("column", column, table.names)
     _refuse_roles(made, directed)
-    _refuse_dates(made, table.dates)
+    _refuse_dates(made, [name for name, quantity in table.declared if quantity == "date"])
+    _refuse_durations(made, [name for name, quantity in table.declared if quantity == "duration"])
     if table.listed:
         made = made.model_copy(update={"categorical": (*(made.categorical or ()), *table.listed)})
     if ROW_NUMBERS in unknown_columns(made, table.names):
@@ -113,3 +115,17 @@ def _refuse_dates(made: Experiment, dates: Sequence[str]) -> None:
     wrong = [holds_dates(name, None, may_be_days=True) for name in dates if name not in named]
     if wrong:
         raise ValueError("; ".join(wrong))
+
+
+def _refuse_durations(made: Experiment, durations: Sequence[str]) -> None:
+    """Raise `ValueError` for a column of durations by the file's declaration that settings take for plain numbers.
+
+    Args:
+        made: The settings.
+        durations: Columns that the format of the file declares, which is public, so that no row decides it.
+    """
+    plain = {*made.numbers, *dict(made.edges or ()), *(known.column for known in made.ranges or ())}
+    for name in durations:
+        if name in plain - {*dict(made.quantities or ())}:
+            raise ValueError(f"column {name!r} holds durations, which are no plain numbers: take their days with "
+                             f'quantities = {{ {toml_key(name)} = "duration" }}, beside a range or ends of bins')

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from fedfair.datasets.columns.cell import spelled
-from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.convention import Asked, Quantity
 from fedfair.datasets.columns.tidy import declared_quantity, listed, with_columns
 from fedfair.datasets.files.csv_file import places_of_names, without_names
 from fedfair.datasets.files.estimate import CHUNKS, WHOLE, announce
@@ -49,13 +49,13 @@ class ParquetFile(NamedTuple):
     Args:
         path: File.
         names: Names of the columns.
-        dates: Those that hold dates or moments.
+        declared: Those that hold dates, moments or durations, each with its quantity.
         records: Number of rows.
     """
 
     path: Path
     names: list[str]
-    dates: tuple[str, ...]
+    declared: tuple[tuple[str, Quantity], ...]
     records: int
 
     def frames(self, rows: int) -> Iterator[pd.DataFrame]:
@@ -77,7 +77,7 @@ def open_parquet(path: Path) -> ParquetFile | None:
     Raises:
         ValueError: If it cannot be read, has no records, or names a column twice.
     """
-    from pyarrow.types import is_date, is_timestamp
+    from pyarrow.types import is_date, is_duration, is_timestamp
 
     with _opened(path) as file:
         schema, records = file.schema_arrow, file.metadata.num_rows
@@ -89,8 +89,10 @@ def open_parquet(path: Path) -> ParquetFile | None:
     if not records:
         raise ValueError(f"{path} has no records")
     names = [*map(str, next(_frames(path, 1)))]
-    dates = (spelled(field.name) for field in schema if is_date(field.type) or is_timestamp(field.type))
-    return ParquetFile(path, names, tuple(name for name in dates if name in names), records)
+    dates = {spelled(field.name) for field in schema if is_date(field.type) or is_timestamp(field.type)}
+    spans = {spelled(field.name) for field in schema if is_duration(field.type)}
+    kinds: dict[str, Quantity] = {**dict.fromkeys(dates, "date"), **dict.fromkeys(spans, "duration")}
+    return ParquetFile(path, names, tuple((name, kinds[name]) for name in names if name in kinds), records)
 
 
 def _frames(path: Path, rows: int) -> Iterator[pd.DataFrame]:
@@ -130,7 +132,7 @@ class Chunks(NamedTuple):
         frames: Yields the rows, some at a time; text is not interpreted yet.
         separator: What separated values; None for a file that knows its values' types.
         listed: Columns of which the file says that their values are categories (`columns.tidy.listed`).
-        dates: Columns of which the file says that they hold dates or moments.
+        declared: Columns of which the file says that they hold dates, moments or durations, each with its quantity.
         stated: Number of rows, where the files state it; None if only reading tells.
     """
 
@@ -138,7 +140,7 @@ class Chunks(NamedTuple):
     frames: Callable[[], Iterator[pd.DataFrame]]
     separator: str | None = None
     listed: tuple[str, ...] = ()
-    dates: tuple[str, ...] = ()
+    declared: tuple[tuple[str, Quantity], ...] = ()
     stated: int | None = None
 
 
@@ -211,7 +213,7 @@ def chunks_of(path: Path, asked: Asked = _AS_ASKED, cells: int = CELLS) -> Chunk
     if len(parts) > 1:
         _refuse_others(files, parts)
     return Chunks(parts[0].names, partial(_one_after_another, parts), parts[0].separator, parts[0].listed,
-                  tuple(dict.fromkeys(chain.from_iterable(part.dates for part in parts))), _stated(parts))
+                  tuple(dict.fromkeys(chain.from_iterable(part.declared for part in parts))), _stated(parts))
 
 
 def read_files(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
@@ -275,7 +277,7 @@ def _of_file(path: Path, asked: Asked, cells: int) -> Chunks:
     if parquet is not None:
         return Chunks(parquet.names, partial(parquet.frames, _rows(cells, parquet.names)),
                       listed=tuple(name for name in map(spelled, codes_of_parquet(path)) if name in parquet.names),
-                      dates=parquet.dates, stated=parquet.records)
+                      declared=parquet.declared, stated=parquet.records)
     return one_chunk(_emptied(read_table(path, asked).frame))
 
 
@@ -339,7 +341,7 @@ def one_chunk(frame: pd.DataFrame, separator: str | None = None) -> Chunks:
         separator: What separated values in its file.
     """
     return Chunks([*map(str, frame)], lambda: iter([frame]), separator, listed(frame),
-                  tuple(str(name) for name, column in frame.items() if declared_quantity(column) == "date"),
+                  tuple((str(name), kind) for name, column in frame.items() if (kind := declared_quantity(column))),
                   len(frame))
 
 

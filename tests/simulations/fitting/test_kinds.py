@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,20 @@ def test_a_date_is_refused_by_its_type_before_anything_is_charged_and_read_as_da
     frame.assign(seen=seen.astype(str)).to_csv(tmp_path / "own.csv", index=False)
     story = save(fit(Wanted(tmp_path / "own.csv", "granted", "sex", 5.0, settings=SEEDED)), tmp_path / "out")
     assert "Read as numbers: seen in days since 1970-01-01." in caveats(story)
+
+
+@for_each("said", [{"numbers": ["stay"]}, {"ranges": {"stay": [0, 60]}}, {"edges": {"stay": [3.0, 9.0]}}])
+def test_durations_that_are_said_to_be_plain_numbers_are_refused_before_anything_is_charged(
+        said: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """All of them counted as missing, and the column was paid for."""
+    folder, frame = tmp_path_factory.mktemp("own"), people(2000)[["pay", "sex", "granted"]]
+    frame.assign(stay=pd.to_timedelta(frame.index % 60, unit="D")).to_parquet(folder / "own.parquet")
+    wanted = Wanted(folder / "own.parquet", "granted", "sex", 5.0, settings={**SEEDED, **said},
+                    count_in=folder / "spending.toml")
+    with pytest.raises(ValueError, match=r"column 'stay' holds durations, .* quantities = \{ stay = \"duration\" \}"):
+        fit(wanted)
+    assert not (folder / "spending.toml").exists()
+    fit(replace(wanted, settings={**wanted.settings, "quantities": {"stay": "duration"}}))
 
 
 def test_a_fit_says_which_texts_look_like_quantities(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_cell_of_a_column_with_a_type_of_its_own_changes_no_other(kind: str) -
     for values in (column, other):
         table = chunks_of(in_memory.written(pd.DataFrame({"n": values, "c": values, "y": "yes"})))
         frame, _ = kept_table(table, reading_as_asked(Asked()), "y", ("n",), ("c", "y"))
-        read.append((frame["n"].tolist()[1:], frame["c"].tolist()[1:], table.dates))
+        read.append((frame["n"].tolist()[1:], frame["c"].tolist()[1:], [name for name, _ in table.declared]))
     assert repr(read[0]) == repr(read[1])
 
 

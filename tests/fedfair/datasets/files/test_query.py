@@ -47,7 +47,7 @@ def people(tmp_path: Path) -> str:
 def test_types_are_those_of_the_database(people: str, tmp_path: Path) -> None:
     Query(people, "select * from people order by whole;").write(tmp_path / "rows.parquet")
     chunks = chunks_of(tmp_path / "rows.parquet")
-    assert chunks.dates == ("born", "seen")
+    assert chunks.declared == (("born", "date"), ("seen", "date"))
     frame = next(chunks.frames())
     assert len(frame) == 60
     assert [str(frame[name].dtype) for name in ("whole", "pay", "smoker")] == ["Int32", "float64", "boolean"]

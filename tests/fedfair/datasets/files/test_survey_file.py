@@ -63,7 +63,7 @@ def test_moments_and_durations_are_what_the_file_declares(tmp_path: Path) -> Non
     assert frame["stay"][3] == -pd.Timedelta(minutes=1)
     empty = people(born=[np.nan] * 4, stay=[np.nan] * 4)
     assert read_table(saved(tmp_path, empty)).frame.dtypes.to_dict() == frame.dtypes.to_dict()
-    assert chunks_of(tmp_path / "people.sav").dates == ("born",)
+    assert chunks_of(tmp_path / "people.sav").declared == (("born", "date"), ("stay", "duration"))
 
 
 def test_a_column_that_is_asked_for_as_numbers_has_no_categories(tmp_path: Path) -> None:
