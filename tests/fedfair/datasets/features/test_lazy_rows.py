@@ -77,6 +77,7 @@ def test_records_are_the_same_from_a_file_and_in_memory() -> None:
 
 def test_images_take_no_memory_until_they_are_used() -> None:
     number, size = 2000, 3 * SIDE**2
+    Images.written(drawn(1)).made()  # what is imported then is no memory of the images
     tracemalloc.start()
     try:
         images = Images.written(drawn(number))
