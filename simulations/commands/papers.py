@@ -130,7 +130,7 @@ def reproduce(
         raise ValueError(f"datasets is {datasets!r}, which names none: name some, or leave --datasets out for all")
     if epsilons is not None and name != frontier.NAME:
         raise ValueError(f"epsilons is {epsilons!r}, but {name} has its own: leave --epsilons out, or take frontier")
-    request = Request(seeds, quick, chosen, device, runs, _numbers("epsilons", epsilons or ""))
+    request = Request(seeds, quick, chosen, device, runs, () if epsilons is None else _epsilons(epsilons))
     with showing_progress() as on_round:
         if name == tuning.NAME:
             conclusion = fair_fight(out, request, on_round, jobs)
@@ -149,9 +149,12 @@ def reproduce(
     print(f"{conclusion} See {out / 'README.md'}.")
 
 
-def _numbers(option: str, text: str) -> tuple[float, ...]:
-    """Return the numbers of an option, which commas separate; raise `ValueError` for what is none."""
+def _epsilons(text: str) -> tuple[float, ...]:
+    """Return the numbers of an option, which commas separate; raise `ValueError` for what is none, or for no number."""
     try:
-        return tuple(map(float, names_of(text)))
+        numbers = tuple(map(float, names_of(text)))
     except ValueError:
-        raise ValueError(f"{option} is {text!r}: give numbers, separated by commas") from None
+        numbers = ()
+    if not numbers:
+        raise ValueError(f"epsilons is {text!r}: give numbers, separated by commas, or leave --epsilons out for all")
+    return numbers

@@ -60,7 +60,10 @@ def test_the_title_has_what_a_page_is_limited_to(request_: Request, title: str) 
     (["fair-fight", "--datasets", "Law"], "unknown data set 'Law': did you mean 'law'? known are adult, bank, compas, "
                            "credit, dutch, law"),
     (["frontier", "--epsilons", "2,.1"], "unknown epsilon '2': known are 0.1, 0.3, 1, 3, inf"),
-    (["frontier", "--epsilons", "much"], "epsilons is 'much': give numbers, separated by commas"),
+    (["frontier", "--epsilons", "much"], "epsilons is 'much': give numbers, separated by commas, or leave --epsilons "
+                                         "out for all"),
+    (["frontier", "--epsilons", ","], "epsilons is ',': give numbers, separated by commas, or leave --epsilons out for "
+                                      "all"),
     (["surface", "--epsilons", "1"], "epsilons is '1', but surface has its own: leave --epsilons out, or take "
                                      "frontier"),
     (["yang2024-figures2-3", "--datasets", "law", "--quick"], "unknown data set of the quick version 'law': known "
