@@ -11,6 +11,7 @@ model makes of each record: in front of it nothing may be trained (`refuse_train
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -63,8 +64,8 @@ def _refuse_at(trial: Trial, size: int, row: int, before: ModelState) -> None:
     """Try one size of batch, at one row."""
     model, seed = trial.model, secrets.randbits(32)
     x, y = _batch(trial, size, before)
-    others, labels = trial.inputs(size, _EXTREME), y.flip(0)
-    others[row], labels[row] = x[row], y[row]
+    others, labels = trial.inputs(size, _EXTREME), y[row].expand_as(y).clone()  # no class as often as in y
+    others[row] = x[row]
     first = _seen(trial, x, y, row, seed)
     after = ModelState(model)
     before.restore()
@@ -154,7 +155,9 @@ def _is_alike(first: _Seen, second: _Seen) -> bool:
 
 
 def is_close(actual: Tensor, expected: Tensor, scale: float) -> bool:
-    """Say whether two tensors agree to about half the digits of their dtype, relative to `scale`."""
+    """Say whether two tensors agree to about half the digits of their dtype, relative to `scale`, a number."""
+    if not math.isfinite(scale):
+        return False
     tolerance = torch.finfo(expected.dtype).eps ** 0.5
     return torch.allclose(actual, expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
 

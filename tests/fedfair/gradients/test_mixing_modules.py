@@ -55,6 +55,19 @@ def test_an_example_that_sees_others_and_is_not_seen_is_found_whichever_row_is_d
         per_example(between(function)().double(), loss, x, y)
 
 
+def test_a_loss_that_counts_a_batchs_classes_is_found_whatever_is_drawn() -> None:
+    """Once in 8 draws the labels of the other batch, which was this one's reversed, held each class as often."""
+    for _ in range(40):
+        per_class = nn.Linear(4, 2).double()
+        with pytest.raises(ValueError, match="its examples interact"):
+            per_example(per_class, lambda out, y: loss(out, y) / (1 + y.double().mean()), randn(5, 4), randint(2, 5))
+
+
+def test_nothing_is_close_on_a_scale_that_is_no_number() -> None:
+    """Where a made-up example has a gradient that is none: its path proves nothing, and another is tried."""
+    assert [interaction.is_close(torch.ones(2), torch.ones(2), scale) for scale in (1.0, float("nan"))] == [True, False]
+
+
 def clipped_sum(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     torch.manual_seed(0)
     probe = per_example(model, loss, x, y)
