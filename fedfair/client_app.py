@@ -33,6 +33,7 @@ from fedfair.protocol.exchange import Request, plan_text
 from fedfair.protocol.fields import MOST_CLIENTS
 from fedfair.protocol.messages import ACTION, CLIENTS, program
 from fedfair.protocol.task import Task
+from fedfair.protocol.task_data import keep_latest
 
 if TYPE_CHECKING:
     from fedfair.node.guard import Guard
@@ -119,14 +120,22 @@ def _failure(context: Context, reason: str) -> RecordDict:
     return RecordDict({"failure": ConfigRecord({"node": int(context.node_config["partition-id"]), "reason": reason})})
 
 
-@lru_cache(maxsize=2)
-def _nodes(task: Task) -> dict[tuple[int, int, str | None, int, str | None, int | None], Node]:
+_Made = dict[tuple[int, int, str | None, int, str | None, int | None], Node]
+_LATEST: dict[Task, _Made] = {}
+
+
+def _nodes(task: Task) -> _Made:
     """Keep the nodes made so far for the two latest tasks in this process, by number, number of nodes, the file that
     they opened, in one state, its column of sites, and the number of their first client, if they were told.
 
     Nodes with files of their own have one task.
     """
-    return {}
+    return keep_latest(_LATEST, task, _LATEST.get(task, {}), _records, 2)
+
+
+def _records(made: _Made) -> int:
+    """Return the number of training records of some nodes."""
+    return sum(len(node.clients.together.train) for node in made.values())
 
 
 def node_of(task: Task, number: int, nodes: int, first: int | None = None) -> Node:

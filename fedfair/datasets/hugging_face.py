@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedfair.datasets.columns.convention import ALL, Asked
-from fedfair.datasets.columns.tidy import found_in_rows, reading_of, tidied
+from fedfair.datasets.columns.tidy import found_in_rows, reading_of, tidied, whole_numbers
 from fedfair.datasets.features.features import leave_out
 from fedfair.datasets.features.lazy_rows import Images
 from fedfair.datasets.grouped import PARTS, GroupedDataset, weights_of
 from fedfair.datasets.names import visible
 from fedfair.datasets.split import Missing
-from fedfair.datasets.table import codes, complete, features_alone, from_table, refuse_two_roles, whole_numbers
+from fedfair.datasets.table import codes, complete, features_alone, from_table, refuse_two_roles
 from fedfair.plugins.registry import unknown
 
 if TYPE_CHECKING:

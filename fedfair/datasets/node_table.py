@@ -83,7 +83,7 @@ def records_of(path: Path, known: Agreement) -> GroupedDataset:
     person = numbers_of_names(named[known.participant]) if known.participant else rows[:0]
     apart = [*filter(None, (known.participant, known.weight, known.site))]
     return replace(_encoded(whole, known, reading, named), records=rows, person=person,
-                   content=numbers_of_rows(whole.drop(columns=apart)))
+                   content=numbers_of_rows(whole[name] for name in whole if name not in apart))
 
 
 def _public(column: str, known: Agreement, word: str = "") -> str:

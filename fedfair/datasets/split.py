@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedfair.datasets.grouped import PARTS, GroupedDataset, Parts, row_bytes
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _log = logging.getLogger(__name__)
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 
 
 class Together(NamedTuple):
@@ -155,20 +157,24 @@ def dealt(data: GroupedDataset, shares: tuple[float, float], seed: int, together
     number = person if people else content if together.duplicates else data.records
     place = torch.from_numpy(uniform(keyed_hash(key(f"{seed} deal"), number.numpy().astype(np.uint64))))
     part = (place >= shares[0]).long() + (place >= shares[0] + shares[1]).long()
-    one, two, three = ((part == number).nonzero().flatten() for number in range(len(PARTS)))
+    order = data.group.argsort(stable=True)  # so that one node's clients by group need no order of their own
+    one, two, three = (order[part[order] == number] for number in range(len(PARTS)))
     return one, two, three
 
 
-def numbers_of_rows(frame: pd.DataFrame) -> Tensor:
+def numbers_of_rows(columns: Iterable[pd.Series]) -> Tensor:
     """Return a number `[n]` that follows from each row's cells alone, not from features that are learned of all rows.
 
     Args:
-        frame: Rows, whose columns are numbers, text or categories.
+        columns: Columns of the rows, `[n]` each, at least one: numbers, text or categories.
     """
     from pandas.util import hash_pandas_object  # here, with pandas, which other data do without
 
-    hashed = hash_pandas_object(frame, index=False).to_numpy()  # of a category by its name, not by its place
-    return torch.from_numpy((hashed >> np.uint64(1)).astype(np.int64))
+    mixed: NDArray[np.uint64] = np.zeros(1, dtype=np.uint64)
+    for column in columns:
+        hashed = hash_pandas_object(column, index=False)  # of a category by its name, not by its place
+        mixed = np.add(mixed * _ODD, hashed.to_numpy("uint64"), dtype=np.uint64)
+    return torch.from_numpy((mixed >> np.uint64(1)).astype(np.int64))
 
 
 def _of_features(data: GroupedDataset) -> Tensor:
@@ -208,7 +214,8 @@ def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int, t
             train = train[_shuffled(len(train), seed, "split")]
     else:
         train, valid, test = draw(data, shares[:2], seed, together)
-    data = replace(data, published=data.published[:0], person=data.person[:0], content=data.content[:0])
+    none = torch.empty(0, dtype=torch.long)  # no view of none, which would hold all
+    data = replace(data, published=none, person=none, content=none)
     parts = Parts(data.take(train), data.take(valid), data.take(test), published=published)
     say_who_is_where(parts)
     return parts

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
 import torch
-from pandas.api.types import is_float_dtype
+from torch import Tensor
 
 from fedfair.datasets.columns.convention import PLAIN, Asked, Reading, as_declared, as_read, in_bands, with_bands
 from fedfair.datasets.columns.kinds import LEFT_OUT, problems, understand
@@ -24,6 +25,7 @@ from fedfair.datasets.columns.tidy import (
     reading_of,
     reading_of_declared,
     tidied,
+    whole_numbers,
     with_columns,
 )
 from fedfair.datasets.columns.written_numbers import common_sign
@@ -38,6 +40,7 @@ from fedfair.plugins.registry import unknown
 
 _log = logging.getLogger(__name__)
 _AS_ASKED = Asked()
+_NONE: Mapping[str, Tensor] = MappingProxyType({})
 _MOSTLY = 0.3  # of the rows that a column lacks: dropping them would leave too few
 
 
@@ -54,15 +57,16 @@ class MissingValues(ValueError):
         self.gaps = gaps
 
 
-def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = (), reading: Reading = PLAIN
-               ) -> GroupedDataset:
+def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = (), reading: Reading = PLAIN,
+               numbers: Mapping[str, Tensor] = _NONE) -> GroupedDataset:
     """Encode a complete table; see `features.encoder.learn`. All columns but the label become features.
 
-    Labels and groups are numbered in sorted order; a group with bands in rising order.
+    Those of the columns `numeric` that were read as numbers already are among the `numbers`, each `[n]`, not in the
+    table. Labels and groups are numbered in sorted order; a group with bands in rising order.
     Raises `ValueError` for missing or infinite values, an unknown column, or a label or group with a single value.
     """
     for column in (label, group, *numeric):
-        if column not in frame:
+        if column not in frame and column not in numbers:
             raise unknown("column", column, map(str, frame.columns))
     may_miss = {*numeric} if reading.keeps_missing else set()
     missing = [str(c) for c in frame.columns[frame.isna().any()] if c not in may_miss]
@@ -76,11 +80,12 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
     labels = codes(frame[label], label)
     groups = codes(in_bands(frame[group], bands[group]) if group in bands else frame[group], group)
     inputs = frame.drop(columns=label)
-    if inputs.columns.empty:
+    if inputs.columns.empty and not numbers:
         raise ValueError(f"the table has no column but the label {label!r}: there is nothing to learn from")
     encoding = learn(inputs, numeric, reading)
     return GroupedDataset(
-        x=cells_of(inputs.reset_index(drop=True), encoding) if reading.keeps_missing else encode(inputs, encoding),
+        x=(cells_of(inputs.reset_index(drop=True), encoding, numbers) if reading.keeps_missing else
+           encode(inputs, encoding)),
         y=torch.tensor(labels.codes.astype("int64")),
         group=torch.tensor(groups.codes.astype("int64")),
         names=tuple(map(value_name, groups.categories)),
@@ -128,14 +133,15 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
         whole = _complete_or_all_wrong(tidied(raw, reading), missing, roles, asked, reading)
     else:
         whole = complete(tidied(raw, reading), missing, roles)
-        own = [participant] if participant not in (None, label, group) else []
-        whole = with_columns(whole, {name: kept(raw.loc[whole.index, name], PLAIN) for name in own})  # each alone
+        alone = [participant] if participant not in (None, label, group) else []
+        whole = with_columns(whole, {name: kept(raw.loc[whole.index, name], PLAIN) for name in alone})
     features = whole.drop(columns=[*filter(None, (weight, site))])
     kinds = _kinds(features, roles, asked, reading) if numbers is None else (declared(features, numbers, roles), [])
     data = _with_features(features, kinds, roles, asked, reading)
     data = _with_roles(leave_out(data, [name for name in without if name not in unread]), whole, participant, weight,
                        site, asked)
-    return _from_rows(data, features, participant, raw)
+    own = [features[name] for name in features if name != participant]
+    return _from_rows(data, features.index, own, None if participant is None else raw.loc[features.index, participant])
 
 
 def from_chunks(chunks: Chunks, label: str, group: str, participant: str | None = None, without: Sequence[str] = (),
@@ -151,30 +157,30 @@ def from_chunks(chunks: Chunks, label: str, group: str, participant: str | None 
     asked = asked if numbers is None else as_declared(asked, read, numbers, (*roles, weight, site))
     reading = with_bands(reading_as_asked(asked), asked, group)
     plain = read if numbers is None else [*filter(None, (*roles, weight, site))]
-    whole, rows = kept_table(chunks, reading, label, numbers or (), plain, unread)
+    apart = [name for name in (weight, site) if name is not None]
+    kept_rows = kept_table(chunks, reading, label, numbers or (), plain, unread, [*filter(None, roles), *apart])
+    whole = kept_rows.frame
     named = [name for name in dict.fromkeys((label, group)) if name not in dict(reading.bands)]
     wrong = problems(understand(whole[named], label, group, None, asked))
     if wrong:
         raise ValueError(wrong)
-    features = whole.drop(columns=[*filter(None, (weight, site))])
+    features = whole.drop(columns=apart)
+    own = [name for name in read if name not in apart]
     kinds = _kinds(features, roles, asked, reading) if numbers is None else (
-        [str(name) for name in features if name in numbers and name not in roles], [])
-    data = _with_features(features, kinds, roles, asked, reading)
+        [name for name in own if name in numbers and name not in roles], [])
+    data = _with_features(features, kinds, roles, asked, reading, kept_rows.numbers)
     data = _with_roles(leave_out(data, [name for name in without if name not in unread]), whole, participant, weight,
                        site, asked)
-    return replace(_from_rows(data, features, participant, whole), rows=rows)
+    data = _from_rows(data, whole.index, kept_rows.columns(name for name in own if name != participant),
+                      None if participant is None else whole[participant])
+    return replace(data, rows=kept_rows.rows)
 
 
-def _from_rows(data: GroupedDataset, features: pd.DataFrame, participant: str | None, raw: pd.DataFrame
+def _from_rows(data: GroupedDataset, places: pd.Index, columns: Iterable[pd.Series], people: pd.Series | None
                ) -> GroupedDataset:
-    """Return records with what deals them to parts: place, by the index of the features, person, as its name is
-    written in `raw`, and content.
-    """
-    own = features if participant is None else features.drop(columns=participant)
-    person = (data.person if participant is None else
-              numbers_of_names(kept(raw.loc[features.index, participant], PLAIN)))
-    return replace(data, records=torch.tensor(features.index.to_numpy("int64")), person=person,
-                   content=numbers_of_rows(own))
+    """Return records with what deals them to parts: place, person, as its name is written, and content of `columns`."""
+    return replace(data, records=torch.tensor(places.to_numpy("int64")), content=numbers_of_rows(columns),
+                   person=data.person if people is None else numbers_of_names(kept(people, PLAIN)))
 
 
 def _unread(columns: Collection[str], without: Sequence[str], roles: Sequence[str | None], weight: str | None,
@@ -188,14 +194,14 @@ def _unread(columns: Collection[str], without: Sequence[str], roles: Sequence[st
 
 
 def _with_features(whole: pd.DataFrame, kinds: tuple[list[str], list[str]], roles: tuple[str, str, str | None],
-                   asked: Asked, reading: Reading) -> GroupedDataset:
+                   asked: Asked, reading: Reading, numbers: Mapping[str, Tensor] = _NONE) -> GroupedDataset:
     """Encode the columns of label, group and features, of which some hold numbers, and some have nothing to learn."""
     label, group, participant = roles
     numeric, left_out = kinds
     features = whole.drop(columns=[*left_out, *([participant] if participant not in (None, label, group) else [])])
     names = {label, group, *asked.categorical} & {*features} - {*numeric}
     read = with_columns(features, {name: whole_numbers(whole[name]) for name in names})
-    return from_frame(read, label, group, numeric, reading)
+    return from_frame(read, label, group, numeric, reading, numbers)
 
 
 def _with_roles(data: GroupedDataset, whole: pd.DataFrame, participant: str | None, weight: str | None,
@@ -341,10 +347,3 @@ def complete(frame: pd.DataFrame, missing: Missing, roles: Sequence[str | None] 
         raise ValueError(f"the table has {gaps}: no row is complete; fill them, or leave those columns out by without")
     _log.warning("left out: rows with %s", visible(gaps))
     return frame[~lost]
-
-
-def whole_numbers(column: pd.Series) -> pd.Series:
-    """Turn whole numbers that missing values had made 1.0, 2.0, ... back into 1, 2, ...; leave other columns alone."""
-    if is_float_dtype(column) and bool(((column % 1 == 0) & (column.abs() < 2**53)).all()):
-        return column.astype("int64")
-    return column

@@ -260,9 +260,9 @@ class Node:
             "added to the model; look for extreme values among its records, or take a smaller learning rate")
 
     def _batch(self, data: GroupedDataset, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the features, `y` and `group` of some rows, on the device."""
-        y, groups = (part.index_select(0, rows).to(self.device) for part in (data.y, data.group))
-        return data.features(rows, self.device), y, groups
+        """Return the features, `y` and `group` of some rows, on the device; of all rows, without a copy."""
+        chosen = slice(None) if len(rows) == len(data) and bool((rows.diff() > 0).all()) else rows
+        return data.features(chosen, self.device), data.y[chosen].to(self.device), data.group[chosen].to(self.device)
 
     def _set(self, weights: Mapping[str, Tensor]) -> None:
         """Point the model's parameters at `weights`, without a copy unless it keeps channels last in memory."""

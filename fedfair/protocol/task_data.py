@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial, reduce
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import torch
@@ -83,6 +83,11 @@ class Preparation(NamedTuple):
 _IN_USE: WeakValueDictionary[Preparation, Parts] = WeakValueDictionary()
 """Data that somebody holds: many runs that go on together prepare theirs once."""
 
+_LATEST: dict[Preparation, Parts] = {}
+_TASKS, _RECORDS = 4, 2**20  # tasks whose data are kept, and records beyond which the data of one are
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
 
 def prepared_data(task: Preparation) -> Parts:
     """Return the prepared data of a task; see `fedfair.protocol.task.Task.data`.
@@ -91,21 +96,42 @@ def prepared_data(task: Preparation) -> Parts:
         task: What they follow from.
 
     Returns:
-        The same object as long as somebody holds it, and of the latest four tasks.
+        The same object as long as somebody holds it, and of the latest tasks: of four, if their records are few.
     """
     parts = _IN_USE.get(task) or _prepared(task)
     _IN_USE[task] = parts
-    return parts
+    return keep_latest(_LATEST, task, parts, _records, _TASKS)
+
+
+def keep_latest(latest: dict[_K, _V], task: _K, made: _V, records: Callable[[_V], int], tasks: int) -> _V:
+    """Return what was made for a task, and keep it with that of the tasks before; alone if they hold many records.
+
+    Args:
+        latest: What is kept, in the order in which it was asked for.
+        task: The task.
+        made: What was made for it.
+        records: Returns how many records something holds.
+        tasks: The most tasks that are kept.
+    """
+    latest.pop(task, None)
+    latest[task] = made
+    while len(latest) > 1 and (len(latest) > tasks or sum(map(records, latest.values())) > _RECORDS):
+        del latest[next(iter(latest))]
+    return made
+
+
+def _records(parts: Parts) -> int:
+    """Return the number of records of all parts."""
+    return sum(len(data) for _, data in parts)
 
 
 def forget() -> None:
     """Load and prepare all data anew from now on, also of records that changed while their file did not."""
     _IN_USE.clear()
-    _prepared.cache_clear()
+    _LATEST.clear()
     _source.cache_clear()
 
 
-@lru_cache(maxsize=4)
 def _prepared(task: Preparation) -> Parts:
     """Prepare the data of a task."""
     data = weighted(with_features(_loaded(task), partial(_features, task)), task.class_weights or ())
@@ -157,10 +183,12 @@ def _source(dataset: str, csv: str | None, label: str | None, group: str | None,
     `numbers` are the columns of a user's data that are declared to hold numbers; None if their values tell.
     """
     if csv and label and group:  # imported here, with pandas, which other data do without
+        from fedfair.datasets.features.kept_table import give_back_memory
         from fedfair.datasets.table import from_csv
 
-        return from_csv(Path(csv), label, group, missing, participant, without, numbers, asked, weight,
-                        site)
+        data = from_csv(Path(csv), label, group, missing, participant, without, numbers, asked, weight, site)
+        give_back_memory()
+        return data
     if dataset.startswith(HUGGING_FACE) and label and group:
         from fedfair.datasets import hugging_face
 
@@ -250,9 +278,8 @@ def _refuse_empty(task: Preparation, parts: Parts) -> None:
         raise ValueError(f"group {', '.join(map(repr, absent))} has no record in the training part: take a larger "
                          "share for it, or leave the group out of the data")
     if not len(parts.test) and task.split[2]:
-        records = sum(len(part) for _, part in parts)
-        raise ValueError(f"the test part has none of the {records:,} records: take a larger share for it in split, "
-                         f"which is {list(task.split)}")
+        raise ValueError(f"the test part has none of the {_records(parts):,} records: take a larger share for it in "
+                         f"split, which is {list(task.split)}")
 
 
 def _refuse_pixels(task: Preparation, parts: Parts) -> None:

@@ -125,7 +125,7 @@ def changed_source(name: str, load: Callable[[str | None], GroupedDataset]) -> I
 def forget() -> None:
     """Let the next run load its data anew."""
     task_data.forget()
-    client_app._nodes.cache_clear()
+    client_app._LATEST.clear()
 
 
 class Source(Protocol):

@@ -27,7 +27,7 @@ from fedfair.datasets.columns.kinds import LEFT_OUT, Column, understand
 from fedfair.datasets.columns.quantities import UNITS
 from fedfair.datasets.columns.texts import doubtful_answer
 from fedfair.datasets.columns.tidy import is_text as is_text_column
-from fedfair.datasets.columns.tidy import listed, reading_of, tidied
+from fedfair.datasets.columns.tidy import listed, reading_of, tidied, whole_numbers
 from fedfair.datasets.features.encoding import OTHER
 from fedfair.datasets.files.chunks import read_files
 from fedfair.datasets.files.part_files import part_files
@@ -36,7 +36,7 @@ from fedfair.datasets.files.table_file import is_text
 from fedfair.datasets.grouped import GroupedDataset, Parts
 from fedfair.datasets.names import as_text, toml_key
 from fedfair.datasets.schema import RECORDS
-from fedfair.datasets.table import features_alone, shown, whole_numbers
+from fedfair.datasets.table import features_alone, shown
 from fedfair.plugins.registry import unknown
 from fedfair.protocol.task import Task
 from simulations.drawing.table import Table

@@ -11,6 +11,7 @@ import pandas as pd
 from pandas.api.types import (
     is_bool_dtype,
     is_datetime64_any_dtype,
+    is_float_dtype,
     is_numeric_dtype,
     is_timedelta64_dtype,
 )
@@ -267,3 +268,10 @@ def _without_numbers(column: pd.Series, missing: Sequence[str]) -> pd.Series:
     """Return a column of numbers in which those that marks write are missing."""
     marks = pd.to_numeric(pd.Series(list(missing), dtype="string"), errors="coerce").dropna()
     return column.mask(column.isin(marks)) if len(marks) and not is_bool_dtype(column) else column
+
+
+def whole_numbers(column: pd.Series) -> pd.Series:
+    """Turn whole numbers that missing values had made 1.0, 2.0, ... back into 1, 2, ...; leave other columns alone."""
+    if is_float_dtype(column) and bool(((column % 1 == 0) & (column.abs() < 2**53)).all()):
+        return column.astype("int64")
+    return column

@@ -26,17 +26,26 @@ class Column(NamedTuple):
     """One column of a table.
 
     Attributes:
-        values: Its numbers, NaN where one is missing, `[n]`; or positions in `categories`.
+        values: Its numbers, NaN where one is missing, `[n]`, which may be in a file; or positions in `categories`.
         categories: Its categories; None for numbers.
     """
 
     values: Tensor
     categories: tuple[str, ...] | None = None
 
+    def of_rows(self, chosen: Tensor) -> Column:
+        """Return the column of some records.
+
+        Args:
+            chosen: Their rows, `[m]`.
+        """
+        values = self.values  # which may be asked for where indexing does not know of rows that are in a file
+        return self._replace(values=values.rows(chosen) if isinstance(values, LazyRows) else values[chosen])
+
     def numbers(self) -> Tensor:
-        """Return the numbers, `[n]`, which its categories write if it has some."""
+        """Return the numbers, `[n]`, in memory, which its categories write if it has some."""
         if self.categories is None:
-            return self.values
+            return self.values.made() if isinstance(self.values, LazyRows) else self.values
         return torch.tensor([float(name) for name in self.categories], dtype=torch.float64)[self.values.int()]
 
 
@@ -58,7 +67,7 @@ class Held:
     def column(self, name: str, places: Tensor | None = None) -> Column:
         """Return the values of a column, `[n]`, or those of the records at `places`."""
         column, rows = self.columns[name], self.chosen(places)
-        return column if rows is None else column._replace(values=column.values[rows])
+        return column if rows is None else column.of_rows(rows)
 
     def chosen(self, places: Tensor | None) -> Tensor | None:
         """Return where in the table the records at `places` lie, or all; None for the whole table."""

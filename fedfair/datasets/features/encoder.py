@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -23,11 +23,11 @@ from fedfair.plugins.registry import unknown
 def learn(frame: pd.DataFrame, numeric: Sequence[str], reading: Reading = PLAIN) -> Encoding:
     """Return how the columns of a complete table become features.
 
-    The columns `numeric` come first, unscaled. Every other column gets a feature for each of its categories, which are
-    its values as text, sorted. `reading` says how its cells were read.
+    The columns `numeric`, which the table need not have, come first, unscaled. Every other column gets a feature for
+    each of its categories, which are its values as text, sorted. `reading` says how its cells were read.
     """
     features = [Feature(name) for name in numeric]
-    for name, column in frame.drop(columns=list(numeric)).items():
+    for name, column in frame.drop(columns=list(numeric), errors="ignore").items():
         categories = sorted(_different(_banded(column, reading)))
         features += [Feature(str(name), category) for category in categories]
     return Encoding(tuple(features), reading=reading)
@@ -59,18 +59,19 @@ def encode(frame: pd.DataFrame, encoding: Encoding) -> Tensor:
     return made if encoding.bounding is None else encoding.bounding.of(made)
 
 
-def cells_of(frame: pd.DataFrame, encoding: Encoding) -> Cells:
+def cells_of(frame: pd.DataFrame, encoding: Encoding, numbers: Mapping[str, Tensor]) -> Cells:
     """Return the rows of a table as `encode` does, without making the features yet.
 
     Args:
         frame: Table that the encoding was learned from, with rows that are numbered from 0.
         encoding: How its columns become features.
+        numbers: The columns, each `[n]`, that were read as numbers already.
     """
     columns: dict[str, Column] = {}
     for name in dict.fromkeys(feature.column for feature in encoding.features):
         known = encoding.categories(name)
-        columns[name] = (Column(_places(frame[name], encoding), known) if known
-                         else Column(numbers_of(frame[name], encoding.reading)))
+        columns[name] = (Column(_places(frame[name], encoding), known) if known else
+                         Column(numbers[name] if name in numbers else numbers_of(frame[name], encoding.reading)))
     return Cells.of(Held(columns, encoding))
 
 
@@ -88,7 +89,8 @@ def _places(column: pd.Series, encoding: Encoding) -> Tensor:
         places = of_each[column.cat.codes.to_numpy()]
     else:
         places = category_positions(column, encoding)
-    return torch.from_numpy(places.astype("int16" if len(encoding.categories(str(column.name))) < 2**15 else "int32"))
+    known = len(encoding.categories(str(column.name)))
+    return torch.from_numpy(places.astype("int8" if known < 2**7 else "int16" if known < 2**15 else "int32"))
 
 
 def _banded(column: pd.Series, reading: Reading) -> pd.Series:

@@ -147,23 +147,25 @@ def places_of(values: Callable[[str], Tensor], encoding: Encoding) -> Tensor | N
     places: dict[str, dict[Feature, int]] = defaultdict(dict)
     for place, feature in enumerate(encoding.features):
         places[feature.column][feature] = place
-    none, found = len(encoding.features), list[Tensor]()
+    none, found = len(encoding.features), torch.empty(0)
     kind = torch.uint8 if none < 2**8 else torch.int16 if none < 2**15 else torch.int32
     if sum(map(len, places.values())) < none:
         return None
-    for name, own in places.items():
+    for column, (name, own) in enumerate(places.items()):
         if encoding.categories(name):
             if any(feature.category is None for feature in own):
                 return None
             table = _by_category(own, encoding.categories(name), none)
-            found.append(table.to(kind)[values(name).int()])
+            placed = table.to(kind)[values(name).int()]
         else:
             bins = _by_bin(own, none)
             if bins is None:
                 return None
             ends, of_piece, missing = bins
-            found.append(_looked_up(values(name), ends, of_piece.to(kind), missing))
-    return torch.stack(found, 1)
+            placed = _looked_up(values(name), ends, of_piece.to(kind), missing)
+        found = found if column else torch.empty(len(placed), len(places), dtype=kind)
+        found[:, column] = placed  # each at once: to stack all of them would take twice the memory
+    return found
 
 
 def rows_of(places: Tensor, features: int, bounding: Bounding | None) -> Tensor:

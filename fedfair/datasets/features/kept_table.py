@@ -1,4 +1,4 @@
-"""A table whose missing values are kept, put together of its chunks: numbers as such, categories as small integers.
+"""A table whose missing values are kept, put together of its chunks: categories as small integers, numbers in a file.
 
 No value decides how another one is read, but in the column of the label, which is read as a whole. So it does not
 matter where chunks end.
@@ -6,11 +6,16 @@ matter where chunks end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import ctypes
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import torch
 from pandas.api.types import union_categoricals
+from torch import Tensor
 
 from fedfair.datasets.columns.convention import Reading
 from fedfair.datasets.columns.tidy import (
@@ -24,38 +29,70 @@ from fedfair.datasets.columns.tidy import (
     with_columns,
 )
 from fedfair.datasets.features.encoder import kept
+from fedfair.datasets.features.lazy_rows import NumberFile, plain
 from fedfair.datasets.files.chunks import Chunks
 
 
-def kept_table(chunks: Chunks, reading: Reading, label: str, numbers: Collection[str], plain: Collection[str] = (),
-               without: Collection[str] = ()) -> tuple[pd.DataFrame, int]:
-    """Return the rows that have a label and a band: NaN where a number is missing, and a category for other values.
+class KeptTable(NamedTuple):
+    """The rows of a table that have a label and a band.
 
-    The index has their places in the table. Beside them the number of all rows is returned.
+    Attributes:
+        frame: Their columns that are no features of numbers, indexed by the rows' places in the table.
+        numbers: The other columns, each `[n]`, in a file until they are used; NaN where a number is missing.
+        rows: Number of all rows of the table.
+    """
+
+    frame: pd.DataFrame
+    numbers: dict[str, Tensor]
+    rows: int
+
+    def columns(self, names: Iterable[str]) -> Iterator[pd.Series]:
+        """Yield some columns, one after another.
+
+        Args:
+            names: Their names.
+        """
+        for name in names:
+            yield (self.frame[name] if name in self.frame else
+                   pd.Series(plain(self.numbers[name]).numpy(), self.frame.index, name=name))
+
+
+def kept_table(chunks: Chunks, reading: Reading, label: str, numbers: Collection[str], as_text: Collection[str] = (),
+               without: Collection[str] = (), in_memory: Collection[str] = ()) -> KeptTable:
+    """Return the rows that have a label and a band: NaN where a number is missing, and a category for other values.
 
     Args:
         chunks: The table.
         reading: How its cells are read.
         label: Column of the label.
         numbers: Columns of numbers; what is no finite number there is missing.
-        plain: Columns whose categories stay text.
+        as_text: Columns whose categories stay text.
         without: Columns that are not read.
+        in_memory: Columns that are in the frame although they hold numbers.
     """
     banded = {name for name, _ in reading.bands}
     read = [name for name in chunks.names if name not in without]
-    pieces: dict[str, list[pd.Series]] = {name: [] for name in read}
+    filed = [name for name in read if name in numbers and name not in {label, *banded, *in_memory}]
+    pieces: dict[str, list[pd.Series]] = {name: [] for name in read if name not in filed}
+    file = NumberFile(filed)
     for frame in chunks.frames():
-        for name in read:
-            pieces[name].append(_number_column(frame[name], reading) if name in banded or name in numbers else
-                                frame[name] if name == label else _categories(frame[name], reading))
+        file.append({name: _number_column(frame[name], reading).to_numpy("float64") for name in filed})
+        for name, own in pieces.items():
+            own.append(_number_column(frame[name], reading) if name in banded or name in numbers else
+                       frame[name] if name == label else _categories(frame[name], reading))
     columns = {}
-    for name in read:
+    for name in [*pieces]:
         joined = _joined(pieces.pop(name))
-        columns[name] = joined.astype("string") if name in plain and _is_categorical(joined) else joined
+        columns[name] = joined.astype("string") if name in as_text and _is_categorical(joined) else joined
     if label not in banded and label not in numbers:
         columns[label] = tidied_column(columns[label], reading)
     table = pd.DataFrame(columns, copy=False)
-    return _present(table, [label, *banded & {*read}]), len(table)
+    there = _present(table, [label, *banded & {*read}])
+    held = {name: file.column(name) for name in filed}
+    if len(there) == len(table):
+        return KeptTable(there, {**held}, len(table))
+    places = torch.tensor(there.index.to_numpy("int64"))
+    return KeptTable(there, {name: column.at(places) for name, column in held.items()}, len(table))
 
 
 def _present(frame: pd.DataFrame, needed: list[str]) -> pd.DataFrame:
@@ -125,3 +162,16 @@ def _joined(pieces: list[pd.Series]) -> pd.Series:
 def _is_categorical(column: pd.Series) -> bool:
     """Return whether a column holds places among categories."""
     return isinstance(column.dtype, pd.CategoricalDtype)
+
+
+def give_back_memory() -> None:
+    """Return to the operating system what is free since a table was read, which the allocators would keep.
+
+    Arrow has a pool of its own. Of the C library's memory only GNU's can be asked for; others give it back themselves.
+    """
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)

@@ -4,9 +4,9 @@
 makes the features first, those of the records at hand. So a computation that goes through the records in portions never
 has all features in memory, and one that does not is as right as before.
 
-`Images` are in a file until then: a data set of images may be larger than memory. They are decoded once, one after
-another, into a file of bytes, of which nobody sees a name and which is gone when the process ends, however it ends. A
-batch reads its own images from there.
+`Images` and the `Numbers` of a table are in a file until then: a data set may be larger than memory. They are read
+once, one after another, into a file of bytes, of which nobody sees a name and which is gone when the process ends,
+however it ends. A batch reads its own images from there, and what looks at a column reads the numbers of that column.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from tempfile import TemporaryFile, gettempdir
-from typing import IO, Any, Self
+from typing import IO, Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -54,6 +54,8 @@ class LazyRows(Tensor):
         Args:
             chosen: Which of them: their rows here, `[m]`, or truth values, `[n]`.
         """
+        if isinstance(chosen, slice) and chosen.indices(len(self)) == (0, len(self), 1):
+            return self
         if self.places is not None:
             return self.at(self.places[chosen])
         if isinstance(chosen, slice):
@@ -87,7 +89,7 @@ class LazyRows(Tensor):
                 known = args[0].without_making(func, *args[1:])
                 if known is not None:
                     return known
-            return func(*map(_plain, args), **{name: _plain(value) for name, value in (kwargs or {}).items()})
+            return func(*map(plain, args), **{name: plain(value) for name, value in (kwargs or {}).items()})
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
@@ -96,12 +98,16 @@ class LazyRows(Tensor):
                         "make the features first")
 
 
-def _plain(value: Any) -> Any:
-    """Return an argument of a function with features in place of what they are made of."""
+def plain(value: Any) -> Any:
+    """Return features in place of what they are made of, and anything else as it is.
+
+    Args:
+        value: Argument of a function.
+    """
     if isinstance(value, LazyRows):
         return value.made()
     if isinstance(value, list | tuple) and any(isinstance(each, LazyRows) for each in value):
-        return [*map(_plain, value)]
+        return [*map(plain, value)]
     return value
 
 
@@ -154,13 +160,103 @@ class Images(LazyRows):
     def made(self) -> Tensor:
         """See `LazyRows`; raises `OSError` if the disk fails."""
         made = np.empty(self.shape, dtype=np.uint8)
-        size, descriptor = made[:1].nbytes, self.file.fileno()
         places = range(len(made)) if self.places is None else self.places.tolist()
         for image, place in zip(made, places, strict=True):
-            read = os.preadv(descriptor, [image.data], place * size)
-            if read != size:
-                raise OSError(f"image {place + 1} could not be read again from {gettempdir()}: the disk failed")
+            _fill(image, self.file, place * image.nbytes)
         return torch.from_numpy(made)
+
+
+class _Piece(NamedTuple):
+    """Where some numbers of a column lie in a file: from which byte on, and how many they are."""
+
+    start: int
+    number: int
+
+
+class Numbers(LazyRows):
+    """Numbers of one column of a table, `[n]`, in double precision, which stay in a file until they are used.
+
+    Examples:
+        >>> table = NumberFile(["age", "income"])
+        >>> for ages in ([20.0, 30.0], [40.0]):
+        ...     table.append({"age": np.array(ages), "income": np.array(ages) * 1000})
+        >>> table.column("income")[torch.tensor([2, 0])] / 1000
+        tensor([40., 20.], dtype=torch.float64)
+    """
+
+    file: IO[bytes]
+    pieces: list[_Piece]
+
+    @classmethod
+    def of(cls, file: IO[bytes], pieces: list[_Piece], places: Tensor | None = None) -> Self:
+        """Return some numbers of a column.
+
+        Args:
+            file: File that holds them.
+            pieces: Where the pieces of the column lie in it.
+            places: Places of these numbers in the column, `[n]`; None for all, in their order.
+        """
+        number = sum(piece.number for piece in pieces) if places is None else len(places)
+        made: Self = Tensor._make_wrapper_subclass(cls, (number,), dtype=torch.float64)
+        made.file, made.pieces, made.places = file, pieces, places
+        return made
+
+    def at(self, places: Tensor) -> Self:
+        """See `LazyRows`."""
+        return self.of(self.file, self.pieces, places)
+
+    def made(self) -> Tensor:
+        """See `LazyRows`; raises `OSError` if the disk fails."""
+        column = np.empty(sum(piece.number for piece in self.pieces))
+        first = 0
+        for start, number in self.pieces:
+            _fill(column[first:first + number], self.file, start)
+            first += number
+        made = torch.from_numpy(column)
+        return made if self.places is None else made[self.places]
+
+
+class NumberFile:
+    """Columns of numbers that are written one chunk of a table after another.
+
+    Args:
+        names: Names of the columns.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._file = TemporaryFile()  # noqa: SIM115 - open as long as its numbers are used
+        self._pieces: dict[str, list[_Piece]] = {name: [] for name in names}
+
+    def append(self, chunk: Mapping[str, NDArray[np.float64]]) -> None:
+        """Write the numbers of a chunk.
+
+        Args:
+            chunk: The numbers of every column, each `[n]`.
+
+        Raises:
+            OSError: If the disk has no room for them.
+        """
+        for name, numbers in chunk.items():
+            self._pieces[name].append(_Piece(self._file.tell(), len(numbers)))
+            _append(self._file, numbers.tobytes())
+
+    def column(self, name: str) -> Numbers:
+        """Return the numbers of a column, `[n]`.
+
+        Args:
+            name: Its name.
+        """
+        return Numbers.of(self._file, self._pieces[name])
+
+
+def _fill(numbers: NDArray[Any], file: IO[bytes], start: int) -> None:
+    """Read numbers from a file, from a byte on; raise `OSError` if the disk fails."""
+    left = numbers.reshape(-1).view(np.uint8)
+    while len(left):
+        read = os.preadv(file.fileno(), [left.data], start)
+        if not read:
+            raise OSError(f"what was kept in {gettempdir()} could not be read again: the disk failed")
+        left, start = left[read:], start + read
 
 
 def _append(file: IO[bytes], content: bytes) -> None:
@@ -169,5 +265,5 @@ def _append(file: IO[bytes], content: bytes) -> None:
         file.write(content)
         file.flush()
     except OSError as error:
-        raise OSError(f"the images have no room in {gettempdir()} ({error.strerror}), where they are kept until the "
+        raise OSError(f"the records have no room in {gettempdir()} ({error.strerror}), where they are kept until the "
                       "program ends: make room, or set TMPDIR to a folder on a larger disk") from error

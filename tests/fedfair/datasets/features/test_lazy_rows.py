@@ -95,5 +95,5 @@ def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         return open("/dev/full", "wb")
 
     monkeypatch.setattr(lazy_rows, "TemporaryFile", full)
-    with pytest.raises(OSError, match=r"the images have no room in .*: make room, or set TMPDIR to a folder on"):
+    with pytest.raises(OSError, match=r"the records have no room in .*: make room, or set TMPDIR to a folder on"):
         Images.written(drawn(1))

@@ -91,7 +91,7 @@ def test_a_cell_of_another_kind_changes_no_other(others: list[Any]) -> None:
     for cell in (others[0], *CELLS):
         column = pd.Series([cell, *others], dtype=object)
         table = chunks_of(in_memory.written(pd.DataFrame({"n": column, "c": column, "y": "yes"})))
-        frame, _ = kept_table(table, reading_as_asked(Asked()), "y", ("n",), ("c", "y"))
+        frame = pd.concat(kept_table(table, reading_as_asked(Asked()), "y", ("n",), ("c", "y")).columns("nc"), axis=1)
         read.append((frame["n"].tolist()[1:], frame["c"].astype(str).tolist()[1:]))
     names = {tuple(names) for _, names in read}
     assert len(names) == 1
@@ -115,7 +115,7 @@ def test_a_cell_of_a_column_with_a_type_of_its_own_changes_no_other(kind: str) -
     read = []
     for values in (column, other):
         table = chunks_of(in_memory.written(pd.DataFrame({"n": values, "c": values, "y": "yes"})))
-        frame, _ = kept_table(table, reading_as_asked(Asked()), "y", ("n",), ("c", "y"))
+        frame = pd.concat(kept_table(table, reading_as_asked(Asked()), "y", ("n",), ("c", "y")).columns("nc"), axis=1)
         read.append((frame["n"].tolist()[1:], frame["c"].tolist()[1:], [name for name, _ in table.declared]))
     assert repr(read[0]) == repr(read[1])
 
@@ -131,7 +131,7 @@ class Level(str, Enum):  # noqa: UP042 - what str does to a member differs by ve
                     [True, False], [pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01 03:04")]])
 def test_a_value_has_one_name_in_the_training_and_in_new_rows(cells: list[Any]) -> None:
     table = chunks_of(in_memory.written(pd.DataFrame({"c": pd.Series(cells, dtype=object), "y": "yes"})))
-    frame, _ = kept_table(table, reading_as_asked(Asked()), "y", (), ("c", "y"))
+    frame = kept_table(table, reading_as_asked(Asked()), "y", (), ("c", "y")).frame
     column = Column("c", None, None, None, ALWAYS, AMONG_NUMBERS, ".", False)
     assert frame["c"].tolist() == [column.text(cell) for cell in cells]
 
