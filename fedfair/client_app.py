@@ -24,6 +24,7 @@ from flwr.clientapp import ClientApp
 from torch import Tensor
 
 from fedfair.datasets.schema import SchemaMismatch
+from fedfair.gradients.kernels import give_back
 from fedfair.node.exchanges import find_exchange
 from fedfair.node.masked_sums import keep_party, recall_party
 from fedfair.node.node import ClientError, Node
@@ -33,7 +34,7 @@ from fedfair.protocol.exchange import Request, plan_text
 from fedfair.protocol.fields import MOST_CLIENTS
 from fedfair.protocol.messages import ACTION, CLIENTS, program
 from fedfair.protocol.task import Task
-from fedfair.protocol.task_data import keep_latest
+from fedfair.protocol.task_data import MANY, keep_latest
 
 if TYPE_CHECKING:
     from fedfair.node.guard import Guard
@@ -112,6 +113,8 @@ def _content(message: Message, context: Context, guard: Guard | None) -> RecordD
     keep_party(context.state, node.party)
     content["node"] = _node_record(number, nodes, len(node.clients), first)
     content["exchange"] = message.content["exchange"]  # so that an answer to another request is noticed
+    if len(node.clients.together.train) > MANY:
+        give_back()
     return content
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from fedfair.datasets.grouped import PARTS, GroupedDataset, Parts
 from fedfair.mechanisms.randomness import generator
 
+_AT_A_TIME = 2**20  # records whose clients are written out
 
 def by_group(group: Tensor, groups: int, clients: int) -> Tensor:
     """Return each record's client, `[n]`, when no client holds more groups than it must.
@@ -141,9 +142,12 @@ class Shares(Mapping[int, Parts]):
     def group_sizes(self, part: str) -> Tensor:
         """Return the number of each client's records of each of K groups, `[m, K]`."""
         data: GroupedDataset = getattr(self.together, part)
-        owner = torch.repeat_interleave(torch.arange(len(self)), torch.tensor(self._ends[part]).diff())
-        groups = len(data.names)
-        return torch.bincount(owner * groups + data.group, minlength=len(self) * groups).view(len(self), groups)
+        groups, ends = len(data.names), torch.tensor(self._ends[part][1:])
+        counts = torch.zeros(len(self) * groups, dtype=torch.long)
+        for rows in torch.split(torch.arange(len(data)), _AT_A_TIME):
+            owner = torch.bucketize(rows, ends, right=True)
+            counts += torch.bincount(owner * groups + data.group[rows], minlength=len(counts))
+        return counts.view(len(self), groups)
 
 
 def by_own_site(parts: Parts, first: int) -> Shares:

@@ -163,3 +163,15 @@ def keep_freed() -> None:
     if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, _LARGEST_BLOCK)
         mallopt(_TRIM_THRESHOLD, _MOST_FREE)
+
+
+def give_back() -> None:
+    """Return freed memory to the system after all: what many records needed, and nothing else will.
+
+    Arrow keeps some of its own. Does nothing of the C library's if that is not glibc.
+    """
+    if "pyarrow" in sys.modules:
+        sys.modules["pyarrow"].default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)

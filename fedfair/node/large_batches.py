@@ -150,11 +150,11 @@ class Ones(NamedTuple):
         for places, values in zip(_split(self.places), _split(self.values), strict=True):
             yield self._replace(places=places, values=values)
 
-    def weighted(self, factors: Tensor) -> Tensor:
-        """Return the sum of f_i phi_i' for factors `[n, q]`: `[q, d + 1]`."""
-        total = factors.new_zeros(factors.shape[1], self.features + 1)
-        for part, own in zip(self.portions(), _split(factors), strict=True):
-            total += torch.stack([part._weighted(column) for column in own.unbind(1)])
+    def weighted(self, coefficients: Tensor, slopes: Tensor) -> Tensor:
+        """Return the sum of c_i s_i phi_i' for coefficients `[n]` and slopes `[n, q]`: `[q, d + 1]`."""
+        total = slopes.new_zeros(slopes.shape[1], self.features + 1)
+        for part, own, along in zip(self.portions(), _split(coefficients), _split(slopes), strict=True):
+            total += torch.stack([part._weighted(own * column) for column in along.unbind(1)])
         return total
 
     def _weighted(self, factors: Tensor) -> Tensor:
@@ -194,8 +194,13 @@ class LookedUpProbe:
     def __init__(self, model: nn.Module, loss: Loss, rows: Ones, targets: Tensor) -> None:
         layer, self._names = _only_layer(model)
         self._rows = rows
-        each = [_of_scores(layer, loss, part, own) for part, own in zip(rows.portions(), _split(targets), strict=True)]
-        self._slopes, self.norms, self.losses = (torch.cat(parts) for parts in zip(*each, strict=True))
+        self._slopes = layer.weight.new_empty(len(targets), len(layer.weight))
+        self.norms, self.losses = (layer.weight.new_empty(len(targets)) for _ in range(2))
+        whole = (self._slopes, self.norms, self.losses)
+        each = zip(rows.portions(), *map(_split, (targets, *whole)), strict=True)
+        for part, own, *made in each:  # written where they stay: to join them would take twice the memory
+            for values, place in zip(_of_scores(layer, loss, part, own), made, strict=True):
+                place.copy_(values)
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """See `fedfair.gradients.layer_probe.Probe`."""
@@ -206,9 +211,9 @@ class LookedUpProbe:
 
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
         """See `fedfair.gradients.layer_probe.Probe`."""
-        factors = full_precision(coefficients)[:, None] * self._slopes
-        sums = {self._names["weight"]: self._rows.weighted(factors)}
-        return sums | ({self._names["bias"]: factors.sum(0)} if "bias" in self._names else {})
+        exact = full_precision(coefficients)
+        sums = {self._names["weight"]: self._rows.weighted(exact, self._slopes)}
+        return sums | ({self._names["bias"]: (exact[:, None] * self._slopes).sum(0)} if "bias" in self._names else {})
 
 
 def _of_scores(layer: nn.Linear, loss: Loss, rows: Ones, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:

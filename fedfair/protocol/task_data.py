@@ -31,6 +31,7 @@ from fedfair.datasets.features.features import (
 from fedfair.datasets.grouped import Pixels, crossed, weighted
 from fedfair.datasets.schema import Agreement, Listed, Schema, prepared
 from fedfair.datasets.split import Missing, Together, dealt, keep, reduce_group, shuffled, split, with_wrong_groups
+from fedfair.gradients.kernels import give_back
 from fedfair.plugins.registry import unknown
 
 HUGGING_FACE = "hf:"
@@ -84,7 +85,10 @@ _IN_USE: WeakValueDictionary[Preparation, Parts] = WeakValueDictionary()
 """Data that somebody holds: many runs that go on together prepare theirs once."""
 
 _LATEST: dict[Preparation, Parts] = {}
-_TASKS, _RECORDS = 4, 2**20  # tasks whose data are kept, and records beyond which the data of one are
+_TASKS = 4  # whose data are kept
+MANY = 2**20
+"""Records beyond which the data of one task alone are kept, and memory that was freed is given back."""
+
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -115,7 +119,7 @@ def keep_latest(latest: dict[_K, _V], task: _K, made: _V, records: Callable[[_V]
     """
     latest.pop(task, None)
     latest[task] = made
-    while len(latest) > 1 and (len(latest) > tasks or sum(map(records, latest.values())) > _RECORDS):
+    while len(latest) > 1 and (len(latest) > tasks or sum(map(records, latest.values())) > MANY):
         del latest[next(iter(latest))]
     return made
 
@@ -183,11 +187,10 @@ def _source(dataset: str, csv: str | None, label: str | None, group: str | None,
     `numbers` are the columns of a user's data that are declared to hold numbers; None if their values tell.
     """
     if csv and label and group:  # imported here, with pandas, which other data do without
-        from fedfair.datasets.features.kept_table import give_back_memory
         from fedfair.datasets.table import from_csv
 
         data = from_csv(Path(csv), label, group, missing, participant, without, numbers, asked, weight, site)
-        give_back_memory()
+        give_back()
         return data
     if dataset.startswith(HUGGING_FACE) and label and group:
         from fedfair.datasets import hugging_face

@@ -6,8 +6,6 @@ matter where chunks end.
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
@@ -162,16 +160,3 @@ def _joined(pieces: list[pd.Series]) -> pd.Series:
 def _is_categorical(column: pd.Series) -> bool:
     """Return whether a column holds places among categories."""
     return isinstance(column.dtype, pd.CategoricalDtype)
-
-
-def give_back_memory() -> None:
-    """Return to the operating system what is free since a table was read, which the allocators would keep.
-
-    Arrow has a pool of its own. Of the C library's memory only GNU's can be asked for; others give it back themselves.
-    """
-    import pyarrow as pa
-
-    pa.default_memory_pool().release_unused()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)

@@ -1,4 +1,4 @@
-"""Images in a file: they are what a tensor of all images would be, and take no memory until they are used."""
+"""Images and numbers in a file: they are what a tensor of all would be, and take no memory until they are used."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.features import lazy_rows
 from fedfair.datasets.features.image_features import filters
-from fedfair.datasets.features.lazy_rows import Images
+from fedfair.datasets.features.kept_table import kept_table
+from fedfair.datasets.features.lazy_rows import Images, NumberFile
+from fedfair.datasets.files.chunks import Chunks
 from fedfair.datasets.grouped import GroupedDataset, Pixels
 from tests.for_each import for_each
 
@@ -97,3 +102,46 @@ def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lazy_rows, "TemporaryFile", full)
     with pytest.raises(OSError, match=r"the records have no room in .*: make room, or set TMPDIR to a folder on"):
         Images.written(drawn(1))
+
+
+@for_each("sizes", [[3], [2, 0, 1], [0], [1, 1, 5]])
+def test_numbers_of_chunks_are_one_column(sizes: list[int]) -> None:
+    draws, file = np.random.default_rng(0), NumberFile(["a", "b"])
+    chunks = [{name: draws.normal(size=size) for name in "ab"} for size in sizes]
+    for chunk in chunks:
+        file.append(chunk)
+    for name in "ab":
+        lazy = file.column(name)
+        whole = torch.from_numpy(np.concatenate([chunk[name] for chunk in chunks]))
+        rows = torch.arange(len(whole)).flip(0)[::2]
+        assert torch.equal(lazy.made(), whole)
+        assert torch.equal(lazy[rows][rows[:1] * 0].made(), whole[rows][rows[:1] * 0])
+        assert torch.equal(lazy + 1, whole + 1)
+        assert torch.equal(copy.deepcopy(lazy) - 1, whole - 1)
+
+
+def test_numbers_of_a_table_take_no_memory_until_they_are_used() -> None:
+    rows, times, numbers = 1000, 100, [f"n{place}" for place in range(20)]
+
+    def frames() -> Iterator[pd.DataFrame]:
+        """Yield chunks of a table."""
+        for _ in range(times):
+            yield pd.DataFrame(np.ones((rows, len(numbers))), columns=numbers).assign(y="yes")
+
+    read = reading_as_asked(Asked())
+    kept_table(Chunks([*numbers, "y"], frames, None), read, "y", numbers)  # what is imported then is no memory of it
+    tracemalloc.start()
+    try:
+        table = kept_table(Chunks([*numbers, "y"], frames, None), read, "y", numbers)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (len(table.frame), float(table.numbers["n7"].sum())) == (rows * times, rows * times)
+    assert most < 8 * rows * times * len(numbers) / 3
+
+
+def test_only_rows_with_a_label_have_numbers() -> None:
+    frame = pd.DataFrame({"n": [1.0, 2.0, 3.0], "y": ["yes", None, "no"]})
+    table = kept_table(Chunks(["n", "y"], lambda: iter([frame[:2], frame[2:]]), None), reading_as_asked(Asked()), "y",
+                       ("n",))
+    assert (table.numbers["n"].tolist(), table.frame.index.tolist(), table.rows) == ([1.0, 3.0], [0, 2], 3)
