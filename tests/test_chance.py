@@ -24,15 +24,14 @@ def shared() -> list[float]:
     return drawn()
 
 
-DRAWN_BEFORE: list[list[float]] = []
-
-
-@pytest.mark.parametrize("_", range(2))
-def test_a_fixture_and_each_test_have_draws_of_their_own(shared: list[float], _: int) -> None:
+@pytest.mark.parametrize("number", range(2))
+def test_a_test_draws_by_its_name_and_what_it_shares_by_another(
+        number: int, shared: list[float], request: pytest.FixtureRequest) -> None:
+    """Whichever ran before, and whether the fixture was there."""
     now = drawn()
-    for other in (shared, *DRAWN_BEFORE):
-        assert not set(now) & set(other)
-    DRAWN_BEFORE.append(now)
+    for found, name in ((now, request.node.nodeid), (shared, "tests/test_chance.py::shared")):
+        with chance_of(name):
+            assert found == drawn()
 
 
 def test_a_name_decides_what_is_drawn_and_leaves_no_trace() -> None:
