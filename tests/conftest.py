@@ -6,12 +6,14 @@ import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
+from tests.chance import chance_of
 from tests.forked_programs import forked_programs
 from tests.guard import Guard, adopt_orphans
 
@@ -19,8 +21,11 @@ gc.disable()  # until all is imported, which stays: to look through it again and
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
-# A busy machine is no error. Every run tries other examples, so that few of them are enough for one.
-hypothesis.settings.register_profile("fedfair", deadline=None, max_examples=40)
+# Neither a busy machine nor chance is an error: every run tries the same examples, however long it takes to draw them.
+# To look for others: pytest --hypothesis-profile=others
+hypothesis.settings.register_profile("fedfair", deadline=None, max_examples=40, derandomize=True,
+                                     suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("others", hypothesis.settings.get_profile("fedfair"), derandomize=False)
 hypothesis.settings.load_profile("fedfair")
 
 DATA = os.environ.get("FEDFAIR_DATA_DIR") or (str(SHARED / "data") if (SHARED / "data").is_dir() else None)
@@ -47,7 +52,16 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Guard a test, and the fixtures that it is the first to need."""
-    with item.config.stash[GUARD].over(item.nodeid):
+    with item.config.stash[GUARD].over(item.nodeid), chance_of(item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
+    """Let a fixture that tests share be the same whichever of them needs it first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    with chance_of(f"{fixturedef.baseid}::{fixturedef.argname}"):
         return (yield)
 
 

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from simulations.benchmarks.kills import different, killed
 from simulations.benchmarks.measuring import measure, undisturbed
 from simulations.plans.sweep import Sweep, trials
+from tests.guard import wait_until
 
 CHILD = "import time; held = bytearray(150 * 2**20); time.sleep(1)"
 PARENT = f"""
@@ -48,8 +49,16 @@ def test_files_that_differ_are_found(tmp_path: Path) -> None:
 
 
 def test_a_command_is_killed_as_often_as_asked_and_then_left_alone(tmp_path: Path) -> None:
-    note = tmp_path / "starts"
-    assert killed(["sh", "-c", f"echo x >> {note}; sleep 0.8"], 2, lambda: 0.4) == 2
+    note, begun = tmp_path / "starts", iter((1, 2))
+    note.touch()
+
+    def moment() -> float:
+        """Wait until the command has begun once more: it is killed at once then."""
+        starts = next(begun)
+        wait_until(lambda: note.read_text().count("x") == starts)
+        return 0.0
+
+    assert killed(["sh", "-c", f"echo x >> {note}; [ $(wc -l < {note}) -gt 2 ] || sleep 1000"], 2, moment) == 2
     assert note.read_text().count("x") == 3
 
 

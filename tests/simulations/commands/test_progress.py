@@ -81,7 +81,8 @@ def test_a_reader_that_goes_away_ends_nothing(monkeypatch: pytest.MonkeyPatch) -
     (["run", "--strategy", "dpsgd"], 1), (["compare", "--strategies", "sgd,dpsgd", "--seeds", "2", "--jobs", "1"], 3),
     (["curve", "--dataset", "digits", "--preset", "digits", "--strategies", "dpsgd", "--over",
       "dpsgd.learning_rate=[0.1,0.2]"], 2)])
-def test_commands_tell_a_file_how_far_they_are(words: list[str], told: int) -> None:
+def test_commands_tell_a_file_how_far_they_are(words: list[str], told: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulations.commands.terminal.monotonic", lambda: 0.0)  # every ten seconds bring one line more
     said = CliRunner().invoke(app, [*words, *QUICK])
     assert said.exit_code == 0, said.output
     lines = [line for line in said.stderr.splitlines() if " %" in line]

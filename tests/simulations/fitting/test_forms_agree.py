@@ -121,7 +121,7 @@ def rows_of(forms: Forms, data: st.DataObject) -> pd.DataFrame:
 
 
 QUICK = settings(max_examples=5, deadline=None, phases=[Phase.explicit, Phase.generate],
-                 suppress_health_check=[HealthCheck.function_scoped_fixture])
+                 suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @QUICK

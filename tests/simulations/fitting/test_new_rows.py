@@ -33,7 +33,7 @@ PLAIN = {"$70": "70", "02": "2", "1.0": "1", " Oslo ": "Oslo", "60.0": "60", "1e
 
 
 @settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.generate],
-          suppress_health_check=[HealthCheck.function_scoped_fixture])
+          suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(rows=ROWS, separator=st.sampled_from(",;\t|"), mark=st.sampled_from(["", "\ufeff"]), order=st.permutations(
     range(4)))
 def test_writings_of_one_row_get_one_decision(fitted: Path, tmp_path: Path, rows: list[tuple[str, ...]],

@@ -27,7 +27,7 @@ def error_of(*arguments: str) -> str:
     result = CliRunner().invoke(app, list(arguments))
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output
-    message = " ".join(line for line in result.stderr.splitlines() if " %" not in line)
+    message = " ".join(line for line in result.stderr.splitlines() if " %" not in line and line[:9] != "preparing")
     message = " ".join(message.split())
     assert message.startswith("Error: ")
     return message

@@ -93,7 +93,7 @@ def back(path: Path, asked: Asked) -> pd.DataFrame:
     return tidied(file.frame, reading_of(file.frame, asked, file.separator))
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(truths, conventions, st.booleans())
 def test_a_table_is_read_back_equal_or_refused(tmp_path: Path, truth: Truth, how: Convention, said: bool) -> None:
     path = put(truth, how, tmp_path)
