@@ -98,7 +98,8 @@ class DpFedavg(Strategy):
         """Return how a client that joins trains."""
         training = self.training
         return LocalSgd(epochs=self.options.local_epochs, batch_size=training.batch_size,
-                        learning_rate=training.learning_rate, weight_decay=training.weight_decay, seed=self.task.seed)
+                        learning_rate=training.learning_rate, weight_decay=training.weight_decay, seed=self.task.seed,
+                        proximal=training.proximal)
 
     def optimizer(self, parameters: dict[str, nn.Parameter]) -> Optimizer:
         """Return SGD, which steps along the mean update."""

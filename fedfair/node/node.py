@@ -24,7 +24,7 @@ from fedfair.models.published import loss
 from fedfair.node.large_batches import probe_of
 from fedfair.node.noisy_sums import Contribution, clipped_sum, exact_counts, is_bounded, noisy_counts, release
 from fedfair.node.vectorised_training import local_updates
-from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
+from fedfair.protocol.round import LocalEpoch, LocalTraining, Round, proximal_share
 from fedfair.secure_sums.party import Party
 
 
@@ -160,8 +160,8 @@ class Node:
         """Take one client's private steps on its records; return the trained weights and the average noisy counts.
 
         There is a `LocalEpoch` of steps, each with the full noise, by a new optimiser. The proximal term looks at no
-        record: its own step, taken exactly after each of these, changes no privacy, and overshoots for no mu. A client
-        without records returns the weights as they are.
+        record: its own step after each of these (`proximal_share`) changes no privacy. A client without records returns
+        the weights as they are.
         """
         data, epoch = self.clients.training(number), LocalEpoch.of(local.sizes[number], local.batch_size)
         if epoch.steps == 0:
@@ -171,7 +171,7 @@ class Node:
         trained = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
         optimizer = make_optimizer(local.optimizer, trained, local.learning_rate, local.weight_decay, local.momentum)
         counts: list[Tensor] = []
-        pull = local.learning_rate * local.proximal
+        back = proximal_share(local.learning_rate, local.proximal)
         for step in range(round_.step * epoch.steps, (round_.step + 1) * epoch.steps):
             now = replace(alone, step=step)
             probe, groups = self._sample(data, {name: p.data for name, p in trained.items()}, now, draw(data, now))[:2]
@@ -180,8 +180,8 @@ class Node:
             for name, parameter in trained.items():
                 parameter.grad = released.sums[name] / epoch.batch_size
             optimizer.step()
-            for name, parameter in trained.items() if pull else ():
-                parameter.data.lerp_(weights[name], pull / (1 + pull))
+            for name, parameter in trained.items() if back else ():
+                parameter.data.lerp_(weights[name], back)
             counts += [released.counts] if released.counts is not None else []
         return {name: p.data for name, p in trained.items()}, torch.stack(counts).mean(0) if counts else None
 

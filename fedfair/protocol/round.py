@@ -39,6 +39,24 @@ class LocalEpoch(NamedTuple):
         return LocalEpoch(max(1, records // batch_size), min(1.0, batch_size / records), min(batch_size, records))
 
 
+def proximal_share(learning_rate: float, proximal: float) -> float:
+    """Return how far back towards the first weights w_0 the proximal term takes those after a step: 0 nowhere, 1 all.
+
+    It is the term's own step, taken exactly: `w <- v - lr mu (w - w_0)`, solved for w, from the weights v after a step
+    along the noisy gradient. So it overshoots for no mu.
+
+    Args:
+        learning_rate: Learning rate lr of the step.
+        proximal: Weight mu of the term mu / 2 ||w - w_0||^2 (FedProx; Li et al. 2020, Equation 2).
+
+    Examples:
+        >>> proximal_share(0.5, 0.0), proximal_share(0.5, 2.0)
+        (0.0, 0.5)
+    """
+    pull = learning_rate * proximal
+    return pull / (1 + pull)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LocalTraining:
     """Settings by which each client trains by itself for one local epoch (sync = "epoch").
@@ -88,6 +106,7 @@ class LocalSgd:
         learning_rate: Learning rate.
         weight_decay: Weight decay, as in `torch.optim.SGD`.
         seed: Seed of the order of the records, which need not be secret.
+        proximal: Weight mu of the proximal term, as in `LocalTraining`.
     """
 
     epochs: int
@@ -95,6 +114,11 @@ class LocalSgd:
     learning_rate: float
     weight_decay: float
     seed: int
+    proximal: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a proximal term that pushes weights away, or to nowhere."""
+        _refuse_outside("proximal", self.proximal, math.inf)
 
 
 class Charge(NamedTuple):

@@ -196,6 +196,9 @@ def attacked(experiment: Experiment) -> Strategy:
     if step_of(strategy).get("momentum"):
         raise ValueError(f"an audit reads the noisy sums off plain steps, but the server's have a momentum of "
                          f"{step_of(strategy)['momentum']:g}: take 0")
+    if experiment.proximal and strategy.protects == "record":
+        raise ValueError(f"an audit reads the noisy sums off plain steps, but those of clients have a proximal term of "
+                         f"{experiment.proximal:g}: take 0")
     return strategy
 
 

@@ -24,10 +24,11 @@ SETTINGS = (
     "figures_epsilon", "gamma", "gap_among", "group", "group_epsilon", "header_row", "hidden", "imbalance",
     "known_from", "label", "learning_rate", "metrics", "missing", "missing_marks", "mode", "model", "momentum", "noise",
     "noise_multiplier", "numbers", "optimizer", "options", "participant", "partition", "pixels", "preprocessing",
-    "preprocessing_epsilon", "quantities", "randomness", "ranges", "record_weight", "risk_every", "risk_records",
-    "risk_vectors", "round_sizes", "sampling", "sampling_rate", "scalings", "schema_file", "secure_aggregation", "seed",
-    "separator", "sheet", "site", "split", "split_by", "steps", "strategy", "sync", "target_epsilon", "theta",
-    "threshold", "threshold_confidence", "threshold_epsilon", "trust", "weight_decay", "without", "wrong_groups")
+    "preprocessing_epsilon", "proximal", "quantities", "randomness", "ranges", "record_weight", "risk_every",
+    "risk_records", "risk_vectors", "round_sizes", "sampling", "sampling_rate", "scalings", "schema_file",
+    "secure_aggregation", "seed", "separator", "sheet", "site", "split", "split_by", "steps", "strategy", "sync",
+    "target_epsilon", "theta", "threshold", "threshold_confidence", "threshold_epsilon", "trust", "weight_decay",
+    "without", "wrong_groups")
 
 ENGINES: Registry[Any] = Registry("engine")
 """Subclasses of `simulations.engines.engines.Engine`."""

@@ -113,6 +113,7 @@ class Strategy(Method):
         self.descent = Descent(self.optimizer)
         self.prepare()
         _refuse_bins(self)
+        _refuse_no_local_steps(self)
         refuse_broken_hooks(self)
         self._planned_noise = self.noise_plan()
         self.take_noise(1.0)
@@ -293,6 +294,14 @@ def _refuse_bins(strategy: Strategy) -> None:
         raise ValueError(f'sampling is "balls-in-bins", but {found}, for which it is not accounted for: take sampling '
                          '= "poisson"; or sync = "step", trust = "central", no dropouts, no group_epsilon, and sgd, '
                          "dpsgd, dpsgd-f or dpsgd-f-quantile")
+
+
+def _refuse_no_local_steps(strategy: Strategy) -> None:
+    """Raise `ValueError` for a setting of local epochs where clients take no steps of their own."""
+    if strategy.training.proximal and strategy.sync == "step":
+        raise ValueError(f"proximal is {strategy.training.proximal:g}, which holds what clients train by themselves, "
+                         'but sync is "step", in which they take no steps of their own: take sync = "epoch", with a '
+                         "method that has it, or leave proximal out")
 
 
 def _refuse_large(strategy: Strategy) -> None:

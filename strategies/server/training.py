@@ -106,6 +106,11 @@ class Training(ThresholdSettings, SettingsByGroup):
         default=0, json_schema_extra={"belongs_to": "optimizer"},
         description="Momentum of torch.optim.SGD, only with optimizer sgd; it follows the noise, so it costs no "
                     "privacy.")
+    proximal: NotNegative = Field(
+        default=0, json_schema_extra={"decided_by_app": True},
+        description="Weight mu of FedProx's term mu / 2 ||w - w_0||^2, which holds what a client trains by itself near "
+                    "the common weights w_0 (Flower's proximal_mu), only in local epochs; it reads no record, so it "
+                    "costs no privacy.")
     average: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0, json_schema_extra={"decided_by_app": True},
         description="Decay of an exponential moving average of the weights over rounds, which the run returns in place "
@@ -277,7 +282,7 @@ class Training(ThresholdSettings, SettingsByGroup):
         return LocalTraining(
             batch_size=self.batch_size, optimizer=self.optimizer, learning_rate=self.learning_rate,
             weight_decay=self.weight_decay, momentum=self.momentum, noise_multipliers=noise_multipliers,
-            weights=weights, sizes=sizes, bounds_fixed=bounds_fixed)
+            weights=weights, sizes=sizes, proximal=self.proximal, bounds_fixed=bounds_fixed)
 
     @property
     def exact_figures(self) -> bool:
