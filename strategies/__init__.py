@@ -52,6 +52,7 @@ _PUBLISHED = {
     "puffle": "puffle.Puffle",
     "raco": "raco.Raco",
     "raco-odds": "raco.RacoOdds",
+    "scaffold": "scaffold.Scaffold",
     "sgd": "sgd.Sgd",
 }
 

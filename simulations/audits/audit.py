@@ -190,7 +190,7 @@ def attacked(experiment: Experiment) -> Strategy:
         raise ValueError(f"an audit puts canaries into Poisson samples, but sampling is {experiment.sampling!r}: take "
                          '"poisson", or attack it by membership')
     strategy = planned(experiment)
-    if strategy.exchange not in (None, send_update_sum):
+    if strategy.exchange not in (None, send_update_sum) or strategy.local_exchange is not None:
         raise ValueError(f"strategy {experiment.strategy!r} has no sums of gradients or updates into which canaries "
                          "could be put: attack it by membership")
     if step_of(strategy).get("momentum"):

@@ -123,16 +123,19 @@ def fedavg(model: nn.Module, clients: list[tuple[Tensor, Tensor]], *, seed: int,
 
 
 def local_epochs(model: nn.Module, clients: list[tuple[Tensor, Tensor, Tensor]], *, key: str, rounds: int, batch: int,
-                 lr: float, clip: float, sigma: float, proximal: float = 0.0) -> Tensor:
+                 lr: float, clip: float, sigma: float, proximal: float = 0.0, controls: bool = False,
+                 server_lr: float = 1.0) -> Tensor:
     """Return the parameters after `rounds` in which every client trains by DP-SGD for an epoch, flattened.
 
     `clients` hold features, labels and numbers of records. Each step adds the gradient of the proximal term, mu (w -
-    w_0), where the step ends, to the clipped and noisy mean gradient. One client and one record at a time.
+    w_0), where the step ends, to the clipped and noisy mean gradient. With `controls`, SCAFFOLD: Karimireddy et al.
+    2020, Algorithm 1, option II, with shares of the records in place of 1 / N. One client and one record at a time.
     """
     server = torch.nn.utils.parameters_to_vector(model.parameters()).detach().clone()
-    records = sum(len(x) for x, _, _ in clients)
+    records, c = sum(len(x) for x, _, _ in clients), torch.zeros_like(server)
+    c_i = [torch.zeros_like(server) for _ in clients]
     for now in range(rounds):
-        after = torch.zeros_like(server)
+        delta_y, delta_c = torch.zeros_like(server), torch.zeros_like(server)
         for number, (x, y, names) in enumerate(clients):
             own, steps, size = server.clone(), max(1, len(x) // batch) if len(x) else 0, min(batch, len(x))
             for step in range(now * steps, (now + 1) * steps):
@@ -141,7 +144,12 @@ def local_epochs(model: nn.Module, clients: list[tuple[Tensor, Tensor, Tensor]],
                 total = sigma * clip * normal(source(key, "noise", number + 1, step), len(own), own.dtype)
                 for row in gradients(model, x[rows], y[rows]) if len(rows) else ():
                     total += row * min(1.0, clip / float(row.norm()))
-                own = (own - lr * total / size + lr * proximal * server) / (1 + lr * proximal)
-            after += len(x) / records * own
-        server = after
+                slope = total / size - c_i[number] + c
+                own = (own - lr * slope + lr * proximal * server) / (1 + lr * proximal)
+            delta_y += len(x) / records * (own - server)
+            if controls and steps:
+                renewed = c_i[number] - c + (server - own) / (steps * lr)
+                delta_c += len(x) / records * (renewed - c_i[number])
+                c_i[number] = renewed
+        server, c = server + server_lr * delta_y, c + delta_c
     return server

@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 import torch
+from flwr.serverapp.strategy import FedAvg
 
+from fedfair.client_app import node_of
 from simulations import Experiment, run
 from simulations.audits.audit import audit
 from simulations.results.result import Result
 from strategies import STRATEGIES
+from strategies.scaffold import Scaffold
+from strategies.server.existing_app import PrivateTraining
 from tests.for_each import for_each
 from tests.strategies.oracle import local_epochs
 from tests.strategies.test_contract import server
@@ -53,7 +57,7 @@ def test_the_proximal_term_is_added_to_clipped_and_noisy_gradients_as_in_the_pap
 
 def test_the_proximal_term_costs_nothing_and_holds_every_method_that_trains_in_local_epochs() -> None:
     assert {"dpsgd", "dpsgd-f", "gs-dp-sgd", "sgd"} <= {*LOCAL}
-    for strategy in LOCAL:
+    for strategy in (name for name in LOCAL if name != "scaffold"):
         by_group = {"partition": "group", "clients": None, "alpha": None} if strategy in BY_GROUP else {}
         free, held = (run(experiment(strategy, proximal=mu, noise_multiplier=0.01, steps=1, **by_group,
                                      options=OPTIONS.get(strategy, {}))) for mu in (0.0, 1e6))
@@ -71,3 +75,71 @@ def test_a_proximal_term_without_local_steps_is_refused(strategy: str) -> None:
 def test_an_audit_that_reads_noise_off_plain_steps_refuses_a_proximal_term() -> None:
     with pytest.raises(ValueError, match=r"those of clients have a proximal term of 0\.1: take 0"):
         audit(experiment(proximal=0.1))
+
+
+@pytest.mark.parametrize("server_lr", [1.0, 0.6])
+def test_scaffold_is_the_papers_algorithm_over_clipped_and_noisy_steps(server_lr: float) -> None:
+    """Karimireddy et al. 2020, Algorithm 1, option II. The sites lie on one node, or on one each."""
+    made = experiment("scaffold", options={"server_learning_rate": server_lr})
+    expected = plain(made, controls=True, server_lr=server_lr)
+    assert not torch.allclose(expected, plain(made, server_lr=server_lr), rtol=0, atol=1e-3)
+    for nodes in (1, 4, 6):
+        assert torch.allclose(weights(run(made, nodes=nodes)), expected, rtol=0, atol=1e-10), nodes
+
+
+def test_a_site_without_records_has_a_control_of_zero() -> None:
+    made = experiment("scaffold", clients=12, alpha=0.001)
+    assert min(len(parts.train) for parts in made.task.clients_data().values()) == 0
+    assert torch.allclose(weights(run(made)), plain(made, controls=True), rtol=0, atol=1e-10)
+
+
+def test_scaffold_costs_what_local_epochs_cost() -> None:
+    corrected, averaged = run(experiment("scaffold")).ledger, run(experiment("dpsgd")).ledger
+    assert corrected.events == averaged.events
+    assert corrected.by_observer() == averaged.by_observer()
+    assert set(corrected.by_observer().values()) == {corrected.epsilon()}  # the server sees each client's weights
+
+
+def test_a_client_that_misses_a_round_keeps_its_control_and_the_others_step_by_their_shares() -> None:
+    method = server("scaffold", partition="site", clients=3, alpha=None, dropouts=1, dtype="float64")
+    assert isinstance(method, Scaffold)
+    start = {name: own[0].clone() for name, own in method.controls.items()}
+    method.descent.hold(start, method.training)
+    sums = {name: torch.zeros_like(own) for name, own in method.controls.items()}
+    for name in sums:
+        sums[name][0], sums[name][1] = start[name] - 0.1, start[name] - 0.3
+    moved = method.averaged(sums, clients=[0, 1])
+    first, second, _ = method.population.by_client
+    step = (0.1 * first + 0.3 * second) / (first + second)
+    local = method.local_training()
+    assert local is not None
+    for name, value in moved.items():
+        assert torch.allclose(start[name] - value, torch.tensor(step).double())
+        for client, change in enumerate((0.1, 0.3, 0.0)):
+            expected = change / (max(1, local.epoch(client).steps) * 0.1)
+            assert torch.allclose(method.controls[name][client], torch.tensor(expected).double()), client
+
+
+@for_each(("settings", "said"), [
+    ({"optimizer": "adam"}, "optimizer is 'adam' with momentum 0: take sgd and 0"),
+    ({"momentum": 0.5}, r"momentum 0\.5: take sgd and 0"),
+    ({"proximal": 0.1}, r"proximal is 0\.1, but scaffold corrects the drift of clients by itself"),
+    ({"trust": "distributed"}, "the server sees sums alone, .* take trust = \"local\"")])
+def test_what_scaffold_cannot_have_is_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        server("scaffold", **settings)
+
+
+def test_an_app_of_ones_own_whose_clients_know_no_corrections_is_refused_scaffold() -> None:
+    with pytest.raises(ValueError, match=r"scaffold does not train in local epochs that .* an app's clients know"):
+        PrivateTraining(FedAvg(), ("a", "b"), "scaffold", noise_multiplier=1.0)
+
+
+def test_corrections_of_another_shape_are_refused() -> None:
+    made = experiment("scaffold")
+    node = node_of(made.task, 0, 1)
+    method = server("scaffold")
+    start = {name: value.detach() for name, value in made.task.build_model().named_parameters()}
+    method.descent.hold(start, method.training)
+    with pytest.raises(ValueError, match="the server's corrections are not of the shape of every client's weights"):
+        node.corrected_epochs(start, method.plan(0), start)
