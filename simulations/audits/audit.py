@@ -29,7 +29,7 @@ from fedfair.node.exchanges import send_gradient_sum, send_local_epoch
 from fedfair.node.moment_sums import send_moments
 from fedfair.node.participant_updates import send_update_sum
 from fedfair.protocol.messages import unpack
-from fedfair.protocol.round import LocalEpoch, Round
+from fedfair.protocol.round import Round
 from simulations.audits.findings import Audit, Guesses, judged, refuse_confidence
 from simulations.audits.planted_records import audit_moments
 from simulations.engines.local import LocalGrid, quiet_flower
@@ -117,7 +117,7 @@ def _after_local_epoch(now: Seen, strategy: Strategy, hosts: list[AuditedNode]) 
     ratio = torch.zeros(len(canaries), dtype=torch.float64)
     for client, host in enumerate(hosts):
         held = canaries.clients == client
-        steps, rate, batch = LocalEpoch.of(strategy.population.by_client[client], local.batch_size)
+        steps, rate, batch = local.epoch(client)
         if steps == 0 or not bool(held.any()):
             continue
         moved = now.weights - now.sent[client] / local.weights[client]

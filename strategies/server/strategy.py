@@ -298,10 +298,11 @@ def _refuse_bins(strategy: Strategy) -> None:
 
 def _refuse_no_local_steps(strategy: Strategy) -> None:
     """Raise `ValueError` for a setting of local epochs where clients take no steps of their own."""
-    if strategy.training.proximal and strategy.sync == "step":
-        raise ValueError(f"proximal is {strategy.training.proximal:g}, which holds what clients train by themselves, "
-                         'but sync is "step", in which they take no steps of their own: take sync = "epoch", with a '
-                         "method that has it, or leave proximal out")
+    for name, none in (("proximal", 0), ("local_epochs", 1)) if strategy.sync == "step" else ():
+        if (value := getattr(strategy.training, name)) != none:
+            raise ValueError(f'{name} is {value:g}, which is for what clients train by themselves, but sync is "step", '
+                             'in which they take no steps of their own: take sync = "epoch", with a method that has '
+                             f"it, or leave {name} out")
 
 
 def _refuse_large(strategy: Strategy) -> None:

@@ -124,8 +124,8 @@ def fedavg(model: nn.Module, clients: list[tuple[Tensor, Tensor]], *, seed: int,
 
 def local_epochs(model: nn.Module, clients: list[tuple[Tensor, Tensor, Tensor]], *, key: str, rounds: int, batch: int,
                  lr: float, clip: float, sigma: float, proximal: float = 0.0, controls: bool = False,
-                 server_lr: float = 1.0) -> Tensor:
-    """Return the parameters after `rounds` in which every client trains by DP-SGD for an epoch, flattened.
+                 server_lr: float = 1.0, epochs: int = 1) -> Tensor:
+    """Return the parameters after `rounds` in which every client trains by DP-SGD for some epochs, flattened.
 
     `clients` hold features, labels and numbers of records. Each step adds the gradient of the proximal term, mu (w -
     w_0), where the step ends, to the clipped and noisy mean gradient. With `controls`, SCAFFOLD: Karimireddy et al.
@@ -137,7 +137,7 @@ def local_epochs(model: nn.Module, clients: list[tuple[Tensor, Tensor, Tensor]],
     for now in range(rounds):
         delta_y, delta_c = torch.zeros_like(server), torch.zeros_like(server)
         for number, (x, y, names) in enumerate(clients):
-            own, steps, size = server.clone(), max(1, len(x) // batch) if len(x) else 0, min(batch, len(x))
+            own, steps, size = server.clone(), epochs * max(1, len(x) // batch) if len(x) else 0, min(batch, len(x))
             for step in range(now * steps, (now + 1) * steps):
                 torch.nn.utils.vector_to_parameters(own.clone(), model.parameters())
                 rows = poisson(key, step, names, size / len(x))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,10 +67,42 @@ def test_the_proximal_term_costs_nothing_and_holds_every_method_that_trains_in_l
         assert float((weights(held) - start).abs().max()) < 1e-3 * float((weights(free) - start).abs().max()), strategy
 
 
+@for_each(("name", "value"), [("proximal", 0.1), ("local_epochs", 2)])
 @for_each("strategy", ["dpsgd", "moments", "naive", "fermi"])
-def test_a_proximal_term_without_local_steps_is_refused(strategy: str) -> None:
-    with pytest.raises(ValueError, match=r'proximal is 0\.1, .* sync is "step", .* or leave proximal out'):
-        server(strategy, sync="step", proximal=0.1)
+def test_settings_of_local_epochs_without_local_steps_are_refused(strategy: str, name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f'{name} is {value:g}, .* sync is "step", .* or leave {name} out'):
+        server(strategy, sync="step", **{name: value})
+
+
+@pytest.mark.parametrize("strategy", ["dpsgd", "scaffold"])
+def test_several_local_epochs_in_a_round_are_those_of_the_plain_loop(strategy: str) -> None:
+    made = experiment(strategy, local_epochs=3)
+    expected = plain(made, controls=strategy == "scaffold", epochs=3)
+    assert torch.allclose(weights(run(made, nodes=2)), expected, rtol=0, atol=1e-10)
+
+
+def test_as_many_epochs_cost_as_much_in_fewer_rounds_with_as_much_noise() -> None:
+    """Averages between them are post-processing."""
+    often, seldom = (server("dpsgd", sync="epoch", steps=None, epochs=6, local_epochs=each, target_epsilon=2.0)
+                     for each in (1, 3))
+    assert (often.rounds, seldom.rounds) == (6, 2)
+    assert often.noise == seldom.noise
+    one, three = (run(experiment(steps=None, epochs=6, local_epochs=each)).ledger for each in (1, 3))
+    assert one.events == three.events
+
+
+@for_each("epochs", [0, -1, 1.5, True, "2"])
+def test_a_round_of_no_number_of_local_epochs_is_refused(epochs: Any) -> None:
+    """A server that asks for fewer than none would be charged less than none."""
+    local = server("dpsgd", sync="epoch").local_training()
+    assert local is not None
+    with pytest.raises(ValueError, match=r"epochs of the round is .*: give a whole number from 1"):
+        replace(local, epochs=epochs)
+
+
+def test_local_epochs_of_participants_are_an_option_of_their_methods() -> None:
+    with pytest.raises(ValueError, match=r"local_epochs is 2, .*: give options\.local_epochs"):
+        server("dp-fedavg", local_epochs=2)
 
 
 def test_an_audit_that_reads_noise_off_plain_steps_refuses_a_proximal_term() -> None:
