@@ -224,8 +224,7 @@ def findings(study: Study, taken: pd.DataFrame) -> Iterator[str]:
 
 def picture(dataset: str, study: Study, taken: pd.DataFrame) -> Figure:
     """Return the accuracy by alpha: a panel for each epsilon and number of local epochs, a line for each method."""
-    x = Scale("alpha of the sites", log=True, ticks={alpha: f"{alpha:g}" for alpha in study.alphas})
-    y = Scale("accuracy")
+    ticks = {alpha: f"{alpha:g}" for alpha in study.alphas}
     panels = []
     for epsilon in (math.inf, study.target_epsilon):
         for local_epochs in study.local_epochs:
@@ -234,7 +233,9 @@ def picture(dataset: str, study: Study, taken: pd.DataFrame) -> Figure:
                 each = {alpha: among(taken, epsilon, method, local_epochs, alpha) for alpha in study.alphas}
                 series.append(Series(method, place, tuple(
                     Point(Estimate(alpha), over_seeds(own["accuracy"].tolist())) for alpha, own in each.items())))
-            panels.append(Panel(f"{_at(epsilon)}, local epochs a round: {local_epochs}", x, y, tuple(series)))
+            title = f"{_at(epsilon)}, local epochs a round: {local_epochs}"
+            x = Scale(f"alpha, {title}", log=True, ticks=ticks)
+            panels.append(Panel(title, x, Scale("accuracy"), tuple(series)))
     return Figure(dataset, f"{dataset}: accuracy where sites differ more (left) or less (right)", "", tuple(panels),
                   same="y")
 
@@ -260,8 +261,8 @@ def _explained(study: Study) -> Iterator[str]:
         "nothing is taken off for the number of intervals. Every method has, for each alpha, number of local epochs "
         "and epsilon, the learning rate of the highest mean accuracy on the validation part with the first "
         f"{min(study.choosing_seeds, study.seeds)} of the seeds; edge: the smallest or largest that was tried. Other "
-        "settings are not tuned, FedProx's term neither. Without privacy nothing is clipped. Epsilon is of a simulation "
-        "with seeds.", "",
+        "settings are not tuned, FedProx's term neither. Without privacy nothing is clipped. Epsilon is of a "
+        "simulation with seeds.", "",
         f"Every run has {_words(study.settings)}. Methods have: {methods}. A round of several local epochs takes the "
         "place of as many rounds of one: epochs, steps and noise of each are the same. In local epochs each site adds "
         "all of the noise itself, which protects it from everybody, and so does one step with trust local; with a "
