@@ -134,23 +134,28 @@ def test_scaffold_costs_what_local_epochs_cost() -> None:
 
 
 def test_a_client_that_misses_a_round_keeps_its_control_and_the_others_step_by_their_shares() -> None:
+    """Of three sites two answer, when controls are there already: c_i - c + (x - y_i) / (K_i lr) for these alone."""
     method = server("scaffold", partition="site", clients=3, alpha=None, dropouts=1, dtype="float64")
     assert isinstance(method, Scaffold)
-    start = {name: own[0].clone() for name, own in method.controls.items()}
-    method.descent.hold(start, method.training)
-    sums = {name: torch.zeros_like(own) for name, own in method.controls.items()}
-    for name in sums:
-        sums[name][0], sums[name][1] = start[name] - 0.1, start[name] - 0.3
-    moved = method.averaged(sums, clients=[0, 1])
-    first, second, _ = method.population.by_client
-    step = (0.1 * first + 0.3 * second) / (first + second)
-    local = method.local_training()
+    local, shares = method.local_training(), method.client_weights()
     assert local is not None
+    start = {name: torch.ones_like(own[0]) for name, own in method.controls.items()}
+    for own in method.controls.values():
+        for client, value in enumerate((0.5, -0.2, 0.9)):
+            own[client] = value
+    method.descent.hold(start, method.training)
+    common = 0.5 * shares[0] - 0.2 * shares[1] + 0.9 * shares[2]
+    ended = torch.tensor([0.9, 0.7, 0.0], dtype=torch.float64)  # the third is no answer
+    sums = {name: ended.view(3, *[1] * value.dim()).expand(3, *value.shape) for name, value in start.items()}
+    moved = method.averaged(sums, clients=[0, 1])
+    length = (0.1 * shares[0] + 0.3 * shares[1]) / (shares[0] + shares[1])
+    first, second, _ = (0.1 * local.epoch(client).steps for client in range(3))  # K_i lr
+    renewed = [0.5 - common + 0.1 / first, -0.2 - common + 0.3 / second, 0.9]
     for name, value in moved.items():
-        assert torch.allclose(start[name] - value, torch.tensor(step).double())
-        for client, change in enumerate((0.1, 0.3, 0.0)):
-            expected = change / (max(1, local.epoch(client).steps) * 0.1)
-            assert torch.allclose(method.controls[name][client], torch.tensor(expected).double()), client
+        assert torch.allclose(value, torch.full_like(value, 1 - length)), name
+        for client, expected in enumerate(renewed):
+            own = method.controls[name][client]
+            assert torch.allclose(own, torch.full_like(own, expected)), (name, client)
 
 
 @for_each(("settings", "said"), [
