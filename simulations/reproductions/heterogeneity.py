@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -53,8 +54,9 @@ class Study(BaseModel):
     """What is compared, on `data` by name of the set: methods by name, those in `local` epochs and `common` steps.
 
     The former run with every one of `alphas` and `local_epochs`; the latter draw the same batches whatever site holds a
-    record, so they run once. The first of `local` is the one that others are compared with. Of the seeds the first
-    `choosing_seeds` choose learning rates. `others` are the names of data sets that were not asked for.
+    record, so they run once. A common batch has a share `batch` of the records, and each of the `sites` an even part of
+    that. The first of `local` is the one that others are compared with. Of the seeds the first `choosing_seeds` choose
+    learning rates. `others` are the names of data sets that were not asked for.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,6 +66,8 @@ class Study(BaseModel):
     target_epsilon: Annotated[float, Field(gt=0)]
     alphas: Positives
     local_epochs: Annotated[tuple[int, ...], Field(min_length=1)]
+    sites: Annotated[int, Field(ge=2)]
+    batch: Annotated[float, Field(gt=0, le=1)]
     settings: Mapping[str, Any] = {}
     data: Mapping[str, Data]
     local: Mapping[str, Mapping[str, Any]]
@@ -106,17 +110,19 @@ def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Study:
 def cells(study: Study) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """Yield every cell with the settings of its runs, but for learning rate and seed."""
     for dataset, data in study.data.items():
+        shared = merged(study.settings, data.settings, {"dataset": dataset, "eval_every": _AT_THE_END,
+                                                        "partition": "site", "clients": study.sites})
         for epsilon in (study.target_epsilon, math.inf):
             noise = ({"target_epsilon": epsilon} if math.isfinite(epsilon) else
                      {"noise_multiplier": 0.0, "clip_norm": _UNREACHED})
-            shared = merged(study.settings, data.settings, {"dataset": dataset, "eval_every": _AT_THE_END, **noise})
-            for local_epochs in study.local_epochs:
+            apart = merged(shared, noise, {"sync": "epoch", "sampling_rate": study.batch / study.sites})
+            together = merged(shared, noise, {"sync": "step", "sampling_rate": study.batch})
+            for local_epochs, alpha in product(study.local_epochs, study.alphas):
                 for name, own in study.local.items():
-                    for alpha in study.alphas:
-                        yield (Cell(dataset, epsilon, local_epochs, name, alpha), merged(
-                            shared, {"sync": "epoch", "local_epochs": local_epochs, "alpha": alpha}, own))
+                    settings = merged(apart, {"local_epochs": local_epochs, "alpha": alpha}, own)
+                    yield Cell(dataset, epsilon, local_epochs, name, alpha), settings
             for name, own in study.common.items():
-                yield Cell(dataset, epsilon, 0, name, None), merged(shared, {"sync": "step"}, own)
+                yield Cell(dataset, epsilon, 0, name, None), merged(together, own)
 
 
 def plan(study: Study, device: str, chosen: Mapping[Cell, float] | None = None) -> list[Entry]:
@@ -263,12 +269,14 @@ def _explained(study: Study) -> Iterator[str]:
         f"{min(study.choosing_seeds, study.seeds)} of the seeds; edge: the smallest or largest that was tried. Other "
         "settings are not tuned, FedProx's term neither. Without privacy nothing is clipped. Epsilon is of a "
         "simulation with seeds.", "",
-        f"Every run has {_words(study.settings)}. Methods have: {methods}. A round of several local epochs takes the "
-        "place of as many rounds of one: epochs, steps and noise of each are the same. In local epochs each site adds "
-        "all of the noise itself, which protects it from everybody, and so does one step with trust local; with a "
-        "trusted server the noise is added once. One noise multiplier is enough for every site: a site of fewer "
-        "records than a batch takes all of them into each step, and all sites then have the noise that this needs. One "
-        "step a round draws the same batches whatever site holds a record, so it has one figure for all alphas.", "")
+        f"Every run has {study.sites} sites, {_words(study.settings)}. Methods have: {methods}. A common batch is "
+        f"{study.batch:g} of the records, a site's its even part of that, whatever it holds. A round of several local "
+        "epochs takes the place of as many rounds of one: epochs, steps and noise of each are the same. In local "
+        "epochs each site adds all of the noise itself, which protects it from everybody, and so does one step with "
+        "trust local; with a trusted server the noise is added once. One noise multiplier is enough for every site: a "
+        "site of fewer records than its batch takes all of them into each step, and all sites then have the noise that "
+        "this needs. One step a round draws the same batches whatever site holds a record, so it has one figure for "
+        "all alphas.", "")
 
 
 def _section(study: Study, dataset: str, taken: pd.DataFrame) -> Iterator[str]:

@@ -30,13 +30,12 @@ choosing_seeds = 2
 target_epsilon = 2.0
 alphas = [0.5, 10.0]
 local_epochs = [1, 2]
+sites = 3
+batch = 0.6
 [settings]
 model = "linear"
 features = "bounded"
-partition = "site"
-clients = 3
 delta = 1e-5
-sampling_rate = 0.5
 epochs = 2
 accountant = "rdp"
 [data.digits]
@@ -73,6 +72,7 @@ def test_methods_in_local_epochs_run_for_every_alpha_and_one_step_a_round_once(s
     for entry in plan(study, "cpu"):
         local, run = entry.cell.local_epochs, entry.experiment
         assert (run.sync, run.local_epochs) == (("epoch", local) if local else ("step", 1))
+        assert run.sampling_rate == pytest.approx(0.2 if local else 0.6)  # a site's part of the common batch
         assert (run.alpha, run.target_epsilon or math.inf) == (entry.cell.alpha, entry.cell.epsilon)
         assert (run.noise_multiplier, run.clip_norm) == ((0.0, 1e6) if math.isinf(entry.cell.epsilon) else (1.0, 0.5))
 
