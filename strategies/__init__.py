@@ -37,7 +37,7 @@ _PUBLISHED = {
     "dpsgd-f-quantile": "dpsgd_f.DpsgdFQuantile",
     "dpsgd-global": "dpsgd_global.DpsgdGlobal",
     "dpsgd-global-adapt": "dpsgd_global.DpsgdGlobalAdapt",
-    "dpsgd-is": "dpsgd_is.DpsgdIs",
+    "dpsgd-is": "dpsgd.DpsgdIs",
     "dpsgd-rank": "dpsgd_rank.DpsgdRank",
     "dpsgd-soft": "smooth_clipping.DpsgdSoft",
     "fair-dp": "gs_dp_sgd.FairDp",
@@ -52,7 +52,8 @@ _PUBLISHED = {
     "puffle": "puffle.Puffle",
     "raco": "raco.Raco",
     "raco-odds": "raco.RacoOdds",
-    "sgd": "sgd.Sgd",
+    "scaffold": "scaffold.Scaffold",
+    "sgd": "dpsgd.Sgd",
 }
 
 

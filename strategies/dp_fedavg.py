@@ -73,6 +73,9 @@ class DpFedavg(Strategy):
             raise ValueError(f"dp-fedavg trains each participant by plain SGD, but optimizer is "
                              f"{self.training.optimizer!r} with momentum {self.training.momentum:g}: take sgd and 0; "
                              "the server's is options.server_momentum")
+        if self.training.local_epochs != 1:
+            raise ValueError(f"local_epochs is {self.training.local_epochs}, but a participant's are an option of the "
+                             "method: give options.local_epochs")
         self.clip_norm = self.training.clip_norm
 
     def rule(self) -> ClipRule:
@@ -98,7 +101,8 @@ class DpFedavg(Strategy):
         """Return how a client that joins trains."""
         training = self.training
         return LocalSgd(epochs=self.options.local_epochs, batch_size=training.batch_size,
-                        learning_rate=training.learning_rate, weight_decay=training.weight_decay, seed=self.task.seed)
+                        learning_rate=training.learning_rate, weight_decay=training.weight_decay, seed=self.task.seed,
+                        proximal=training.proximal)
 
     def optimizer(self, parameters: dict[str, nn.Parameter]) -> Optimizer:
         """Return SGD, which steps along the mean update."""

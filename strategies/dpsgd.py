@@ -1,4 +1,8 @@
-"""DP-SGD: Abadi et al. 2016, Algorithm 1."""
+"""DP-SGD: Abadi et al. 2016, Algorithm 1.
+
+The same with importance sampling of groups, DP-IS-SGD: Kulynych et al. 2022. SGD without privacy: the reference for
+what privacy costs.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from fedfair.accounting import spent_multipliers
-from fedfair.mechanisms.clipping import ClipRule, Flat, PerGroup
+from fedfair.mechanisms.clipping import ClipRule, Flat, PerGroup, Unclipped
 from strategies.server.calibration import NoisePlan
 from strategies.server.strategy import Strategy
 
@@ -75,3 +79,38 @@ class Dpsgd(Strategy):
     def _relative(self, deviation: float) -> float:
         """Return a deviation of the noise in multiples of the clip norm, the largest of several."""
         return deviation / self.training.clip_norm
+
+
+class DpsgdIs(Dpsgd):
+    """Samples each group at its own rate, so that a batch is expected to hold as many records of every group.
+
+    A record of group k of K is in the batch with probability q_k = b / (K N_k), independently of the others; the
+    batch is b records on average. The clipped gradients are added up without weights and divided by b: the step
+    estimates the gradient of the mean of the groups' mean losses. A group of fewer than b / K records is always in the
+    batch as a whole, and weighs N_k / b.
+
+    Each group is charged its own rate. Records of the smallest group pay most, and the guarantee is theirs. Group sizes
+    are public.
+    """
+
+    modes = ("step",)
+
+    def rates(self) -> tuple[float, ...]:
+        """Return b / (K N_k) for group k, at most 1."""
+        share = self.training.batch_size / len(self.population.names)
+        return tuple(min(1.0, share / max(size, 1)) for size in self.population.by_group)
+
+
+class Sgd(Strategy):
+    """SGD without clipping or noise, whatever the settings say; the guarantee is none."""
+
+    needs = "no guarantee: nothing is clipped, and no noise added"
+    samplings = Strategy.samplings | {"balls-in-bins"}
+
+    def rule(self) -> ClipRule:
+        """Return the rule `c_i = 1`."""
+        return Unclipped()
+
+    def noise_plan(self) -> NoisePlan:
+        """Return zeros: no noise is added."""
+        return NoisePlan((0.0,) * len(self.schedules()))

@@ -191,6 +191,12 @@ def send_local_epoch(node: Node, request: Request) -> RecordDict:
     return content(node.local_epochs(request.weights, request.round))
 
 
+@exchange("train", promise_local_epoch)
+def send_corrected_epochs(node: Node, request: Request) -> RecordDict:
+    """Send the weights of each client after a local epoch whose steps the server's corrections change."""
+    return content(node.corrected_epochs(request.weights, request.round, request.tensors("corrections")))
+
+
 @exchange("evaluate")
 def send_evaluation(node: Node, request: Request) -> RecordDict:
     """Send confusion counts, losses and gradient norms by group, for the parts in `splits`; not private.

@@ -24,7 +24,7 @@ from fedfair.models.published import loss
 from fedfair.node.large_batches import probe_of
 from fedfair.node.noisy_sums import Contribution, clipped_sum, exact_counts, is_bounded, noisy_counts, release
 from fedfair.node.vectorised_training import local_updates
-from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
+from fedfair.protocol.round import LocalTraining, Round, proximal_share
 from fedfair.secure_sums.party import Party
 
 
@@ -99,17 +99,44 @@ class Node:
         Return the sum of the trained weights, each times its client's share in the average, and the sum of the clients'
         noisy counts, each averaged over its steps. Raises `ValueError` if the round does not say how to train.
         """
-        if round_.local is None:
-            raise ValueError("a local epoch needs to know how to train: the round has no `local` part")
         sums: Gradients = {}
         counted: Tensor | None = None
         for number in self.clients:
-            trained, counts = self._local_epoch(number, weights, round_, round_.local)
-            share = round_.local.weights[number]
+            trained, counts = self._local_epoch(number, weights, round_)
+            share = _training_of(round_).weights[number]
             sums = {name: sums.get(name, 0) + share * value for name, value in trained.items()}
             if counts is not None:
                 counted = counts if counted is None else counted + counts
         return Contribution(sums, counted)
+
+    def corrected_epochs(self, weights: Mapping[str, Tensor], round_: Round, corrections: Mapping[str, Tensor]
+                         ) -> Contribution:
+        """Train every client for a local epoch, in which each step adds a correction of its own to the noisy gradient.
+
+        It comes after the noise, so it changes no privacy.
+
+        Args:
+            weights: Weights that all clients start from.
+            round_: The round.
+            corrections: Corrections of all clients of the run, `[clients, *shape]` by name.
+
+        Returns:
+            The trained weights in the same shape; 0 for clients of other nodes.
+
+        Raises:
+            ValueError: For corrections of another shape, or a round that does not say how to train.
+        """
+        clients = len(_training_of(round_).sizes)
+        sums = {name: value.new_zeros(clients, *value.shape) for name, value in weights.items()}
+        if {name: own.shape for name, own in corrections.items()} != {name: own.shape for name, own in sums.items()}:
+            raise ValueError("the server's corrections are not of the shape of every client's weights: do all nodes "
+                             "run the same program?")
+        for number in self.clients:
+            own = {name: value[number] for name, value in corrections.items()}
+            trained, _ = self._local_epoch(number, weights, round_, own)
+            for name, value in trained.items():
+                sums[name][number] = value
+        return Contribution(sums if self.clients else {}, None)
 
     def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool,
                  threshold: RejectOption | None = None, favourable: int | None = None, confusion: bool = False,
@@ -155,15 +182,16 @@ class Node:
         for turn in local_updates(self.model, weights, self.clients, drawn, round_.local_sgd, round_.step, self.device):
             yield turn.clients, Materialised(turn.values)
 
-    def _local_epoch(self, number: int, weights: Mapping[str, Tensor], round_: Round, local: LocalTraining
-                     ) -> tuple[Gradients, Tensor | None]:
+    def _local_epoch(self, number: int, weights: Mapping[str, Tensor], round_: Round,
+                     correction: Mapping[str, Tensor] | None = None) -> tuple[Gradients, Tensor | None]:
         """Take one client's private steps on its records; return the trained weights and the average noisy counts.
 
-        There is a `LocalEpoch` of steps, each with the full noise, by a new optimiser. The proximal term looks at no
-        record: its own step, taken exactly after each of these, changes no privacy, and overshoots for no mu. A client
-        without records returns the weights as they are.
+        There is a `LocalEpoch` of steps, each with the full noise, by a new optimiser. The `correction` of gradients
+        and the proximal term, whose own step comes after each of these (`proximal_share`), look at no record: they
+        change no privacy. A client without records returns the weights as they are.
         """
-        data, epoch = self.clients.training(number), LocalEpoch.of(local.sizes[number], local.batch_size)
+        local = _training_of(round_)
+        data, epoch = self.clients.training(number), local.epoch(number)
         if epoch.steps == 0:
             return dict(weights), None
         alone = replace(round_, rates=(epoch.rate,) * len(round_.rates), trust=Trust.LOCAL,
@@ -171,17 +199,18 @@ class Node:
         trained = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
         optimizer = make_optimizer(local.optimizer, trained, local.learning_rate, local.weight_decay, local.momentum)
         counts: list[Tensor] = []
-        pull = local.learning_rate * local.proximal
+        back = proximal_share(local.learning_rate, local.proximal)
         for step in range(round_.step * epoch.steps, (round_.step + 1) * epoch.steps):
             now = replace(alone, step=step)
             probe, groups = self._sample(data, {name: p.data for name, p in trained.items()}, now, draw(data, now))[:2]
             released = release(probe, groups, now, [number])
             released = released._replace(sums=without_rows(released.sums, self._padding))
             for name, parameter in trained.items():
-                parameter.grad = released.sums[name] / epoch.batch_size
+                mean = released.sums[name] / epoch.batch_size
+                parameter.grad = mean if correction is None else mean + correction[name]
             optimizer.step()
-            for name, parameter in trained.items() if pull else ():
-                parameter.data.lerp_(weights[name], pull / (1 + pull))
+            for name, parameter in trained.items() if back else ():
+                parameter.data.lerp_(weights[name], back)
             counts += [released.counts] if released.counts is not None else []
         return {name: p.data for name, p in trained.items()}, torch.stack(counts).mean(0) if counts else None
 
@@ -268,6 +297,13 @@ class Node:
         """Point the model's parameters at `weights`, without a copy unless it keeps channels last in memory."""
         for name, parameter in self._parameters.items():
             parameter.data = weights[name].to(memory_format=memory_format(parameter))
+
+
+def _training_of(round_: Round) -> LocalTraining:
+    """Return how clients train in local epochs; raise `ValueError` if the round does not say."""
+    if round_.local is None:
+        raise ValueError("a local epoch needs to know how to train: the round has no `local` part")
+    return round_.local
 
 
 def _refuse_other_groups(data: GroupedDataset, round_: Round) -> None:

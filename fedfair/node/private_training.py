@@ -21,7 +21,7 @@ from fedfair.models.find import uncompiled
 from fedfair.models.published import loss as cross_entropy
 from fedfair.node.node import Node
 from fedfair.node.policy import find_policy, read_policy
-from fedfair.protocol.round import LocalEpoch, Round
+from fedfair.protocol.round import Round
 
 if TYPE_CHECKING:
     from fedfair.node.guard import Guard
@@ -163,9 +163,10 @@ def train_privately(model: nn.Module, x: Tensor | Loader, y: Tensor | None = Non
     weights = {each: parameter.detach().clone() for each, parameter in parameters.items()}
     node = Node({0: Parts(records, empty, empty)}, model, str(next(model.parameters()).device), loss)
     sized = round_.of_size(len(x))
+    assert sized.local is not None
     if guard is not None and len(x):
         release = sized.local_event(0, (True,) * len(names)).guaranteed(0)
-        guard.admit_local(data, sized, release, LocalEpoch.of(len(x), round_.local.batch_size).steps)
+        guard.admit_local(data, sized, release, sized.local.epoch(0).steps)
     trained = node.local_epochs(weights, sized)
     for each, parameter in parameters.items():
         parameter.data = trained.sums[each].detach().to(memory_format=memory_format(parameter))

@@ -21,7 +21,7 @@ from fedfair.datasets.partition import Shares
 from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.randomness import generator
 from fedfair.models.published import loss
-from fedfair.protocol.round import LocalSgd
+from fedfair.protocol.round import LocalSgd, proximal_share
 
 _NUMBERS, _GPU_NUMBERS = 2**20, 2**28
 """Largest number of stacked weights on a CPU, whose cache is best served by few, and on a GPU, whose cores need many.
@@ -107,7 +107,7 @@ def _train(model: nn.Module, weights: Mapping[str, Tensor], plans: Sequence[_Pla
     if len(data.weight):
         by_record = torch.cat([data.weight[held] for held in rows]).to(shares)
         shares = shares * by_record[order]
-    active = len(plans)
+    active, back = len(plans), proximal_share(local.learning_rate, local.proximal)
     for step in range(len(order)):
         while len(plans[active - 1].order) <= step:
             active -= 1
@@ -115,6 +115,8 @@ def _train(model: nn.Module, weights: Mapping[str, Tensor], plans: Sequence[_Pla
         for name, gradient in _gradients(model, now, x[taken], y[taken], shares[step, :active]).items():
             decayed = gradient.add(now[name], alpha=local.weight_decay) if local.weight_decay else gradient
             now[name].sub_(decayed, alpha=local.learning_rate)
+            if back:
+                now[name].lerp_(weights[name], back)
     return stacked
 
 

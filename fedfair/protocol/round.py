@@ -21,10 +21,10 @@ from fedfair.protocol.local_budget import LocalBudget, noise_within
 
 
 class LocalEpoch(NamedTuple):
-    """Number of steps, sampling rate and expected batch size of one client's local epoch.
+    """Number of steps, sampling rate and expected batch size of one client's local epoch, or of several in a round.
 
-    Of N records in batches of b: max(1, int(N / b)) steps at the rate min(1, b / N), and batches of min(b, N). A client
-    without records takes no step.
+    Of N records in batches of b: max(1, int(N / b)) steps an epoch at the rate min(1, b / N), and batches of min(b, N).
+    A client without records takes no step.
     """
 
     steps: int
@@ -32,16 +32,35 @@ class LocalEpoch(NamedTuple):
     batch_size: int
 
     @staticmethod
-    def of(records: int, batch_size: int) -> LocalEpoch:
-        """Return the local epoch of a client with this public number of records."""
+    def of(records: int, batch_size: int, epochs: int = 1) -> LocalEpoch:
+        """Return the local epochs of a client with this public number of records."""
         if records == 0:
             return LocalEpoch(0, 0.0, 0)
-        return LocalEpoch(max(1, records // batch_size), min(1.0, batch_size / records), min(batch_size, records))
+        steps = epochs * max(1, records // batch_size)
+        return LocalEpoch(steps, min(1.0, batch_size / records), min(batch_size, records))
+
+
+def proximal_share(learning_rate: float, proximal: float) -> float:
+    """Return how far back towards the first weights w_0 the proximal term takes those after a step: 0 nowhere, 1 all.
+
+    It is the term's own step, taken exactly: `w <- v - lr mu (w - w_0)`, solved for w, from the weights v after a step
+    along the noisy gradient. So it overshoots for no mu.
+
+    Args:
+        learning_rate: Learning rate lr of the step.
+        proximal: Weight mu of the term mu / 2 ||w - w_0||^2 (FedProx; Li et al. 2020, Equation 2).
+
+    Examples:
+        >>> proximal_share(0.5, 0.0), proximal_share(0.5, 2.0)
+        (0.0, 0.5)
+    """
+    pull = learning_rate * proximal
+    return pull / (1 + pull)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalTraining:
-    """Settings by which each client trains by itself for one local epoch (sync = "epoch").
+    """Settings by which each client trains by itself for one local epoch, or several (sync = "epoch").
 
     Args:
         batch_size: Expected batch size.
@@ -56,6 +75,7 @@ class LocalTraining:
             with (FedProx; Li et al. 2020, Equation 2).
         bounds_fixed: Whether the bounds of the rule are the same in all rounds, so that each group is guaranteed the
             noise in units of its own bound.
+        epochs: Number of local epochs in a round.
     """
 
     batch_size: int
@@ -68,14 +88,17 @@ class LocalTraining:
     sizes: tuple[int, ...]
     proximal: float = 0.0
     bounds_fixed: bool = False
+    epochs: int = 1
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a proximal term that pushes weights away, or to nowhere."""
+        """Raise `ValueError` for a proximal term that pushes weights away, or to nowhere, or no number of epochs."""
         _refuse_outside("proximal", self.proximal, math.inf)
+        if type(self.epochs) is not int or self.epochs < 1:
+            raise ValueError(f"epochs of the round is {self.epochs!r}: give a whole number from 1")
 
     def epoch(self, client: int) -> LocalEpoch:
-        """Return the local epoch of one client."""
-        return LocalEpoch.of(self.sizes[client], self.batch_size)
+        """Return what one client does in a round."""
+        return LocalEpoch.of(self.sizes[client], self.batch_size, self.epochs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +111,7 @@ class LocalSgd:
         learning_rate: Learning rate.
         weight_decay: Weight decay, as in `torch.optim.SGD`.
         seed: Seed of the order of the records, which need not be secret.
+        proximal: Weight mu of the proximal term, as in `LocalTraining`.
     """
 
     epochs: int
@@ -95,6 +119,11 @@ class LocalSgd:
     learning_rate: float
     weight_decay: float
     seed: int
+    proximal: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a proximal term that pushes weights away, or to nowhere."""
+        _refuse_outside("proximal", self.proximal, math.inf)
 
 
 class Charge(NamedTuple):
@@ -245,7 +274,7 @@ class Round:
         assert self.local is not None
         local, counts = replace(self.local, sizes=(records,)), self.count_noise_multiplier
         if self.budget is not None:
-            epoch = LocalEpoch.of(records, local.batch_size)
+            epoch = local.epoch(0)
             noise = noise_within(self.budget, epoch.rate, epoch.steps, self.query is not None)
             local = replace(local, noise_multipliers=(noise,))
             counts = self.budget.counts(noise) if self.query is not None else None

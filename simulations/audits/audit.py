@@ -29,7 +29,7 @@ from fedfair.node.exchanges import send_gradient_sum, send_local_epoch
 from fedfair.node.moment_sums import send_moments
 from fedfair.node.participant_updates import send_update_sum
 from fedfair.protocol.messages import unpack
-from fedfair.protocol.round import LocalEpoch, Round
+from fedfair.protocol.round import Round
 from simulations.audits.findings import Audit, Guesses, judged, refuse_confidence
 from simulations.audits.planted_records import audit_moments
 from simulations.engines.local import LocalGrid, quiet_flower
@@ -117,7 +117,7 @@ def _after_local_epoch(now: Seen, strategy: Strategy, hosts: list[AuditedNode]) 
     ratio = torch.zeros(len(canaries), dtype=torch.float64)
     for client, host in enumerate(hosts):
         held = canaries.clients == client
-        steps, rate, batch = LocalEpoch.of(strategy.population.by_client[client], local.batch_size)
+        steps, rate, batch = local.epoch(client)
         if steps == 0 or not bool(held.any()):
             continue
         moved = now.weights - now.sent[client] / local.weights[client]
@@ -190,12 +190,15 @@ def attacked(experiment: Experiment) -> Strategy:
         raise ValueError(f"an audit puts canaries into Poisson samples, but sampling is {experiment.sampling!r}: take "
                          '"poisson", or attack it by membership')
     strategy = planned(experiment)
-    if strategy.exchange not in (None, send_update_sum):
+    if strategy.exchange not in (None, send_update_sum) or strategy.local_exchange is not None:
         raise ValueError(f"strategy {experiment.strategy!r} has no sums of gradients or updates into which canaries "
                          "could be put: attack it by membership")
     if step_of(strategy).get("momentum"):
         raise ValueError(f"an audit reads the noisy sums off plain steps, but the server's have a momentum of "
                          f"{step_of(strategy)['momentum']:g}: take 0")
+    if experiment.proximal and strategy.protects == "record":
+        raise ValueError(f"an audit reads the noisy sums off plain steps, but those of clients have a proximal term of "
+                         f"{experiment.proximal:g}: take 0")
     return strategy
 
 

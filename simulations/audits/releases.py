@@ -28,7 +28,7 @@ from fedfair.gradients.layer_probe import trained_parameters
 from fedfair.mechanisms.noise import Trust, client_share
 from fedfair.node.node import Batch
 from fedfair.protocol.messages import unpack
-from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
+from fedfair.protocol.round import LocalTraining, Round
 from simulations.audits.audit import Seen, WatchedGrid, attacked, expected_deviation, step_of
 from simulations.audits.findings import refuse_confidence
 from simulations.engines.local import quiet_flower
@@ -181,7 +181,7 @@ def _noise_of_sums(now: Seen, following: Tensor, strategy: Strategy, hosts: list
 def _noise_of_epochs(now: Seen, local: LocalTraining, hosts: list[ListeningNode], like: Gradients) -> Iterator[Noise]:
     """Yield the noise of each client's local epoch, the sum over its steps."""
     for client, host in enumerate(hosts):
-        steps, _, batch = LocalEpoch.of(local.sizes[client], local.batch_size)
+        steps, _, batch = local.epoch(client)
         if steps == 0:
             continue
         first = now.round_.step * steps

@@ -19,7 +19,8 @@ CLAIMS = (1.0, 3.0, 8.0)
 _REACHED = 0.35  # share of every claim that the canaries of dpsgd should reach
 
 _AUDITED = [name for name in STRATEGIES
-            if STRATEGIES[name].nominal is None and STRATEGIES[name].exchange in (None, send_update_sum)]
+            if STRATEGIES[name].nominal is None and STRATEGIES[name].exchange in (None, send_update_sum)
+            and STRATEGIES[name].local_exchange is None]
 
 
 def main(seeds: Annotated[int, typer.Option(min=1, help="Runs of every strategy at every claim.")] = 5,

@@ -27,8 +27,9 @@ _HEAD = """\
 """
 _LISTS: dict[str, list[str]] = {
     "exchanges": ["exchanges.send_sizes", "exchanges.send_counts", "exchanges.send_gradient_sum",
-                  "exchanges.send_local_epoch", "exchanges.send_scores", "moment_sums.send_moments",
-                  "private_counts.send_private_counts", "private_counts.send_private_front_counts"],
+                  "exchanges.send_local_epoch", "exchanges.send_corrected_epochs", "exchanges.send_scores",
+                  "moment_sums.send_moments", "private_counts.send_private_counts",
+                  "private_counts.send_private_front_counts"],
     "rules": ["flat", "per-group", "global", "global-adapt"], "queries": ["above", "above-and-below", "group-sizes"],
     "models": ["linear", "logistic", "mlp"]}
 

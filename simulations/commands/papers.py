@@ -104,7 +104,8 @@ def reproduce(
 ) -> None:
     """Run a published table or figure again and set it beside the paper's; or fair-fight or frontier, all tuned alike.
 
-    Or cost-sources: where the cost of privacy comes from, and who pays; or surface: what it costs a group by its share.
+    Or cost-sources: where the cost of privacy comes from, and who pays; surface: what it costs a group by its share; or
+    heterogeneity: local epochs, FedProx and SCAFFOLD on sites whose records differ.
 
     Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
     """
@@ -112,6 +113,7 @@ def reproduce(
         cost_sources,
         cost_study,
         frontier,
+        heterogeneity,
         shakespeare,
         surface,
         surface_study,
@@ -138,6 +140,8 @@ def reproduce(
             conclusion = cost_sources.cost_sources(out, request, on_round, jobs)
         elif name == surface_study.NAME:
             conclusion = surface.surface(out, request, on_round, jobs)
+        elif name == heterogeneity.NAME:
+            conclusion = heterogeneity.heterogeneity(out, request, on_round, jobs)
         elif name == frontier.NAME:
             conclusion = frontier.frontier(out, request, on_round, jobs)
         elif name == yang_curves.NAME:

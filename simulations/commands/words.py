@@ -58,6 +58,7 @@ def reproductions() -> Iterable[str]:
     from simulations.reproductions import (
         cost_study,
         frontier,
+        heterogeneity,
         published,
         shakespeare,
         surface_study,
@@ -65,8 +66,8 @@ def reproductions() -> Iterable[str]:
         yang_curves,
     )
 
-    return (frontier.NAME, tuning.NAME, cost_study.NAME, surface_study.NAME, shakespeare.NAME, yang_curves.NAME,
-            *published.names())
+    return (frontier.NAME, tuning.NAME, cost_study.NAME, surface_study.NAME, heterogeneity.NAME, shakespeare.NAME,
+            yang_curves.NAME, *published.names())
 
 
 def settings() -> Iterable[str]:

@@ -22,12 +22,13 @@ SETTINGS = (
     "count_noise_multiplier", "csv", "dataset", "decimal", "delta", "deprived", "device", "drop_first", "dropouts",
     "dtype", "duplicates", "edges", "encoding", "epochs", "eval_every", "favourable", "features", "figures",
     "figures_epsilon", "gamma", "gap_among", "group", "group_epsilon", "header_row", "hidden", "imbalance",
-    "known_from", "label", "learning_rate", "metrics", "missing", "missing_marks", "mode", "model", "momentum", "noise",
-    "noise_multiplier", "numbers", "optimizer", "options", "participant", "partition", "pixels", "preprocessing",
-    "preprocessing_epsilon", "quantities", "randomness", "ranges", "record_weight", "risk_every", "risk_records",
-    "risk_vectors", "round_sizes", "sampling", "sampling_rate", "scalings", "schema_file", "secure_aggregation", "seed",
-    "separator", "sheet", "site", "split", "split_by", "steps", "strategy", "sync", "target_epsilon", "theta",
-    "threshold", "threshold_confidence", "threshold_epsilon", "trust", "weight_decay", "without", "wrong_groups")
+    "known_from", "label", "learning_rate", "local_epochs", "metrics", "missing", "missing_marks", "mode", "model",
+    "momentum", "noise", "noise_multiplier", "numbers", "optimizer", "options", "participant", "partition", "pixels",
+    "preprocessing", "preprocessing_epsilon", "proximal", "quantities", "randomness", "ranges", "record_weight",
+    "risk_every", "risk_records", "risk_vectors", "round_sizes", "sampling", "sampling_rate", "scalings",
+    "schema_file", "secure_aggregation", "seed", "separator", "sheet", "site", "split", "split_by", "steps",
+    "strategy", "sync", "target_epsilon", "theta", "threshold", "threshold_confidence", "threshold_epsilon", "trust",
+    "weight_decay", "without", "wrong_groups")
 
 ENGINES: Registry[Any] = Registry("engine")
 """Subclasses of `simulations.engines.engines.Engine`."""

@@ -58,7 +58,7 @@ class Sampled:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds: int(epochs N / b) steps, or one local epoch for each epoch."""
+        """The number of rounds: int(epochs N / b) steps, or int(epochs / local_epochs) rounds of local epochs."""
         training = self.training
         if training.steps is not None:
             return training.steps
@@ -68,7 +68,7 @@ class Sampled:
     def rounds_per_epoch(self) -> float:
         """Rounds in which every record is met once on average."""
         if self.sync == "epoch":
-            return 1
+            return 1 / self.training.local_epochs
         return self.steps_of_epoch or self.population.records / self.training.batch_size
 
     def rates(self) -> tuple[float, ...]:
@@ -110,7 +110,8 @@ class Sampled:
         """Return what a record of each group (step mode) or client (epoch mode) goes through, for calibration."""
         if self.sync == "step" or self.protects == "participant":
             return [Schedule(rate, self.rounds, self.steps_of_epoch) for rate in self.planned_rates() or self.rates()]
-        epochs = [LocalEpoch.of(size, self.training.batch_size) for size in self.population.by_client]
+        epochs = [LocalEpoch.of(size, self.training.batch_size, self.training.local_epochs)
+                  for size in self.population.by_client]
         return [Schedule(epoch.rate, self.rounds * epoch.steps) for epoch in epochs]
 
 

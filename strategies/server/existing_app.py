@@ -68,9 +68,9 @@ class PrivateTraining(FlowerStrategy):
         training = Training(sync="epoch", randomness="system", **{**settings, "target_epsilon": None})
         kind = find_strategy(method)
         _refuse_unsuited(training)
-        if "epoch" not in kind.modes or kind.protects != "record":
-            raise ValueError(f"{method} does not train in local epochs that protect records: take dpsgd, dpsgd-f, "
-                             "dpsgd-f-quantile, dpsgd-global or dpsgd-global-adapt")
+        if "epoch" not in kind.modes or kind.protects != "record" or kind.local_exchange is not None:
+            raise ValueError(f"{method} does not train in local epochs that protect records and that an app's clients "
+                             "know: take dpsgd, dpsgd-f, dpsgd-f-quantile, dpsgd-global or dpsgd-global-adapt")
         population = Population(tuple(groups), ((training.batch_size,) * len(groups),), (0,) * len(groups), ("0", "1"))
         self.strategy, self.training = strategy, training
         # Clients refuse discrete noise themselves where their model is not in float64.

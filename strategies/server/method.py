@@ -58,6 +58,7 @@ class Method(Sampled, ABC):
         default_sync: Mode of a run whose settings name none.
         samplings: Ways to come into batches, of the setting `sampling`, that what it charges is right for.
         exchange: What nodes are asked for when they train, except in local epochs; None for the clipped gradient sum.
+        local_exchange: What nodes are asked for in local epochs; None for the sum of the trained weights.
         masked_exchange: The same sums under masks, for secure aggregation; None for a method that has none.
         needs: What it needs beyond a clip norm and noise, for `fedfair methods`; "" for nothing.
         settings: Settings that it cannot do without, for commands: they win over a preset's, and a person's over them.
@@ -85,6 +86,7 @@ class Method(Sampled, ABC):
     default_sync: ClassVar[Literal["step", "epoch"]] = "step"
     samplings: ClassVar[frozenset[str]] = frozenset({"poisson"})
     exchange: ClassVar[Exchange | None] = None
+    local_exchange: ClassVar[Exchange | None] = None
     masked_exchange: ClassVar[Exchange | None] = None
     needs: ClassVar[str] = ""
     settings: ClassVar[Mapping[str, Any]] = {}

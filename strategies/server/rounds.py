@@ -141,8 +141,8 @@ class Rounds(FlowerStrategy):
         arrays = arrays if self._started is weights else pack(self._started)
         if plan.local is not None:
             self._round = plan
-            self._asked = requests(exchanges.send_local_epoch, grid, self.task, self.population, weights=arrays,
-                                   round_=plan)
+            self._asked = requests(method.local_exchange or exchanges.send_local_epoch, grid, self.task,
+                                   self.population, weights=arrays, round_=plan, **method.asked_besides())
             return self._asked
         if self.counts_first(plan):
             counted = self._ask(exchanges.send_counts, grid, weights=arrays, round_=plan)

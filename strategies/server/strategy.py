@@ -113,6 +113,7 @@ class Strategy(Method):
         self.descent = Descent(self.optimizer)
         self.prepare()
         _refuse_bins(self)
+        _refuse_no_local_steps(self)
         refuse_broken_hooks(self)
         self._planned_noise = self.noise_plan()
         self.take_noise(1.0)
@@ -293,6 +294,15 @@ def _refuse_bins(strategy: Strategy) -> None:
         raise ValueError(f'sampling is "balls-in-bins", but {found}, for which it is not accounted for: take sampling '
                          '= "poisson"; or sync = "step", trust = "central", no dropouts, no group_epsilon, and sgd, '
                          "dpsgd, dpsgd-f or dpsgd-f-quantile")
+
+
+def _refuse_no_local_steps(strategy: Strategy) -> None:
+    """Raise `ValueError` for a setting of local epochs where clients take no steps of their own."""
+    for name, none in (("proximal", 0), ("local_epochs", 1)) if strategy.sync == "step" else ():
+        if (value := getattr(strategy.training, name)) != none:
+            raise ValueError(f'{name} is {value:g}, which is for what clients train by themselves, but sync is "step", '
+                             'in which they take no steps of their own: take sync = "epoch", with a method that has '
+                             f"it, or leave {name} out")
 
 
 def _refuse_large(strategy: Strategy) -> None:

@@ -73,8 +73,12 @@ class Training(ThresholdSettings, SettingsByGroup):
                     "settings that give the noise away, or leave it out, are refused.")
     sync: Literal["step", "epoch"] | None = Field(
         default=None, json_schema_extra={"decided_by_app": True},
-        description="What a round is: one gradient step over all clients, or one local epoch of every client; by "
-                    "default the strategy's own choice.")
+        description="What a round is: one gradient step over all clients, or local epochs of every client; by default "
+                    "the strategy's own choice.")
+    local_epochs: Annotated[int, Field(ge=1, le=1_000)] = Field(
+        default=1, json_schema_extra={"decided_by_app": True},
+        description="Local epochs in a round, after which weights are averaged, only with sync epoch: with more of "
+                    "them there are fewer rounds in as many epochs. dp-fedavg and fedavg have options.local_epochs.")
     epochs: Annotated[AnyNotNegative, held(1e-9, MOST_STEPS)] = Field(
         default=20, json_schema_extra={"decided_by_app": True},
         description="Length of the training in epochs of expected batches.")
@@ -106,6 +110,11 @@ class Training(ThresholdSettings, SettingsByGroup):
         default=0, json_schema_extra={"belongs_to": "optimizer"},
         description="Momentum of torch.optim.SGD, only with optimizer sgd; it follows the noise, so it costs no "
                     "privacy.")
+    proximal: NotNegative = Field(
+        default=0, json_schema_extra={"decided_by_app": True},
+        description="Weight mu of FedProx's term mu / 2 ||w - w_0||^2, which holds what a client trains by itself near "
+                    "the common weights w_0 (Flower's proximal_mu), only in local epochs; it reads no record, so it "
+                    "costs no privacy.")
     average: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0, json_schema_extra={"decided_by_app": True},
         description="Decay of an exponential moving average of the weights over rounds, which the run returns in place "
@@ -277,7 +286,8 @@ class Training(ThresholdSettings, SettingsByGroup):
         return LocalTraining(
             batch_size=self.batch_size, optimizer=self.optimizer, learning_rate=self.learning_rate,
             weight_decay=self.weight_decay, momentum=self.momentum, noise_multipliers=noise_multipliers,
-            weights=weights, sizes=sizes, bounds_fixed=bounds_fixed)
+            weights=weights, sizes=sizes, proximal=self.proximal, bounds_fixed=bounds_fixed,
+            epochs=self.local_epochs)
 
     @property
     def exact_figures(self) -> bool:

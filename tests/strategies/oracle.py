@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from fedfair.mechanisms.randomness import generator, poisson
+from fedfair.mechanisms.randomness import generator, normal, poisson, source
 
 
 def gradients(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -87,10 +87,10 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
 
 def fedavg(model: nn.Module, clients: list[tuple[Tensor, Tensor]], *, seed: int, rounds: int, rate: float, epochs: int,
            batch: int, lr: float, clip: float, server_lr: float, quantile: float | None = None, eta: float = 0.2,
-           momentum: float = 0.0, decay: float = 0.0) -> tuple[Tensor, float]:
+           momentum: float = 0.0, decay: float = 0.0, proximal: float = 0.0) -> tuple[Tensor, float]:
     """Return the parameters after `rounds` of DP-FedAvg without noise, flattened, and the clip norm that follows.
 
-    One participant and one batch at a time.
+    One participant and one batch at a time; the proximal term (Li et al. 2020, Equation 2) by its exact step.
     """
     server = torch.nn.utils.parameters_to_vector(model.parameters()).detach().clone()
     velocity = torch.zeros_like(server)
@@ -108,6 +108,9 @@ def fedavg(model: nn.Module, clients: list[tuple[Tensor, Tensor]], *, seed: int,
                     optimizer.zero_grad()
                     nn.functional.cross_entropy(own(x[rows]), y[rows]).backward()
                     optimizer.step()
+                    stepped = torch.nn.utils.parameters_to_vector(own.parameters()).detach()
+                    near = (stepped + lr * proximal * server) / (1 + lr * proximal)
+                    torch.nn.utils.vector_to_parameters(near, own.parameters())
             update = torch.nn.utils.parameters_to_vector(own.parameters()).detach() - server
             norm = float(update.norm())
             total += update if norm <= clip else update * clip / norm
@@ -117,3 +120,36 @@ def fedavg(model: nn.Module, clients: list[tuple[Tensor, Tensor]], *, seed: int,
         if quantile is not None:
             clip = clip * math.exp(-eta * (below / (rate * len(clients)) - quantile))
     return server, clip
+
+
+def local_epochs(model: nn.Module, clients: list[tuple[Tensor, Tensor, Tensor]], *, key: str, rounds: int, batch: int,
+                 lr: float, clip: float, sigma: float, proximal: float = 0.0, controls: bool = False,
+                 server_lr: float = 1.0, epochs: int = 1) -> Tensor:
+    """Return the parameters after `rounds` in which every client trains by DP-SGD for some epochs, flattened.
+
+    `clients` hold features, labels and numbers of records. Each step adds the gradient of the proximal term, mu (w -
+    w_0), where the step ends, to the clipped and noisy mean gradient. With `controls`, SCAFFOLD: Karimireddy et al.
+    2020, Algorithm 1, option II, with shares of the records in place of 1 / N. One client and one record at a time.
+    """
+    server = torch.nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    records, c = sum(len(x) for x, _, _ in clients), torch.zeros_like(server)
+    c_i = [torch.zeros_like(server) for _ in clients]
+    for now in range(rounds):
+        delta_y, delta_c = torch.zeros_like(server), torch.zeros_like(server)
+        for number, (x, y, names) in enumerate(clients):
+            own, steps, size = server.clone(), epochs * max(1, len(x) // batch) if len(x) else 0, min(batch, len(x))
+            for step in range(now * steps, (now + 1) * steps):
+                torch.nn.utils.vector_to_parameters(own.clone(), model.parameters())
+                rows = poisson(key, step, names, size / len(x))
+                total = sigma * clip * normal(source(key, "noise", number + 1, step), len(own), own.dtype)
+                for row in gradients(model, x[rows], y[rows]) if len(rows) else ():
+                    total += row * min(1.0, clip / float(row.norm()))
+                slope = total / size - c_i[number] + c
+                own = (own - lr * slope + lr * proximal * server) / (1 + lr * proximal)
+            delta_y += len(x) / records * (own - server)
+            if controls and steps:
+                renewed = c_i[number] - c + (server - own) / (steps * lr)
+                delta_c += len(x) / records * (renewed - c_i[number])
+                c_i[number] = renewed
+        server, c = server + server_lr * delta_y, c + delta_c
+    return server

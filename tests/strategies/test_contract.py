@@ -49,7 +49,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 LINEAR = {"features": "bounded", "model": "linear", "hidden": ()}
 SETTINGS: dict[str, dict[str, Any]] = {"moments": LINEAR, "moments-of-participants": LINEAR}
 ONE_ROUND = ("moments", "moments-of-participants")
-OWN_EXCHANGE = ("moments", "moments-of-participants", "raco", "raco-odds", "fermi", "puffle", "dpsgd-asc", "dpsgd-rank")
+OWN_EXCHANGE = ("moments", "moments-of-participants", "raco", "raco-odds", "fermi", "puffle", "dpsgd-asc", "dpsgd-rank",
+                "scaffold")
 """Methods whose sums are none of gradients or updates, so that no canary can be put into them."""
 
 

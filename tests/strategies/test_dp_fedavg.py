@@ -81,6 +81,16 @@ def test_momentum_is_the_servers_and_weight_decay_the_participants() -> None:
     assert torch.allclose(weights(run(made)), plain, rtol=0, atol=1e-10)
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
+def test_the_proximal_term_holds_participants_near_the_weights_that_they_were_sent() -> None:
+    made = experiment(proximal=0.7)
+    data = [(parts.train.x, parts.train.y) for parts in made.task.clients_data().values()]
+    plain, _ = fedavg(made.task.build_model(), data, seed=0, rounds=4, rate=0.5, epochs=2, batch=8, lr=0.3, clip=0.4,
+                      server_lr=0.8, quantile=0.3, proximal=0.7)
+    assert torch.allclose(weights(run(made)), plain, rtol=0, atol=1e-10)
+    assert not torch.allclose(weights(run(experiment())), plain, rtol=0, atol=1e-3)
+
+
 def test_noise_and_sampling_do_not_depend_on_the_nodes_and_the_same_seed_gives_the_same_bits() -> None:
     made = experiment(noise_multiplier=1.0)
     one, again, seven = (weights(run(made, nodes=nodes)) for nodes in (1, 1, 7))

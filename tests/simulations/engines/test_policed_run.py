@@ -33,11 +33,13 @@ def released(folder: Path) -> dict[Release, int]:
     return dict(NodeLedger(folder / "fedfair-node-ledger.jsonl").released("patients"))
 
 
-@pytest.mark.parametrize("sync", ["step", "epoch"])
-def test_an_honest_run_is_entered_as_in_its_own_ledger(folder: Path, sync: str) -> None:
+@pytest.mark.parametrize("settings", [
+    {"sync": "step"}, {"sync": "epoch"}, {"sync": "epoch", "local_epochs": 2},
+    {"strategy": "scaffold", "sync": "epoch", "local_epochs": 2}])
+def test_an_honest_run_is_entered_as_in_its_own_ledger(folder: Path, settings: dict[str, Any]) -> None:
     """The node's ledger has the noise of the run's, whose figure is for the worst-off group, and adds up all runs."""
-    write_policy(folder, **ALL)
-    ledgers = [run(experiment(sync=sync)).ledger for _ in range(2)]
+    write_policy(folder, **ALL, exchanges=[*POLICY["exchanges"], "exchanges.send_corrected_epochs"])
+    ledgers = [run(experiment(**settings)).ledger for _ in range(2)]
     events = [(event.guaranteed(0), count) for ledger in ledgers for event, count in ledger.events.items()]
     node = released(folder)
     assert sum(count for _, count in events) == sum(node.values())
