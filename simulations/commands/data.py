@@ -97,7 +97,11 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
         console.print(Text(visible(sentence)))
     if wrong := problems(found.columns):
         raise ValueError(wrong)
-    if label not in task.attributes and len(found.classes) == CLASSES and "favourable" not in pairs(set_):
+    is_open = label not in task.attributes and "favourable" not in pairs(set_)
+    if is_open and len(found.classes) > CLASSES:
+        print(visible(f"Favourable class of a fit: none of the {len(found.classes)} of {label}, so that it tells no "
+                      "rates of decisions; add --favourable NAME to name one."))
+    if is_open and len(found.classes) == CLASSES:
         other, good = found.classes
         print(visible(f"Favourable class of a fit: {good!r} of {label}, whose decisions its rates count. If it is no "
                       f"favour to a person, as a readmission is none, add --favourable {shlex.quote(other)}."))
