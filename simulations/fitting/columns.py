@@ -65,6 +65,22 @@ def with_declared(made: Experiment, table: Chunks, directed: Sequence[str]) -> E
     return made
 
 
+def refuse_added(made: Experiment, names: Sequence[str], classes: Sequence[str]) -> None:
+    """Raise `ValueError` for a feature that is called as what a model adds to new rows, which it could never decide.
+
+    Args:
+        made: The settings.
+        names: Names of the table's columns.
+        classes: Names of the classes.
+    """
+    groups = () if made.attribute_in_model else made.attributes
+    others = {made.label, made.site, made.participant, made.record_weight, *groups, *(made.without or ())}
+    for name in ("predicted", *(f"P({label})" for label in classes)):
+        if name in names and name not in others:
+            raise ValueError(f"column {name!r} is called as what a model adds to new rows: give it another name, or "
+                             "leave it out by without")
+
+
 def without_records(made: Experiment, names: Sequence[str], roles: pd.DataFrame, rows: int) -> pd.DataFrame:
     """Return a table like another one of which nothing but public values is left, to try a fit's settings on.
 

@@ -27,7 +27,7 @@ from fedfair.moments.sums import CLASSES, SENSITIVITY
 from simulations.engines.engines import Engine
 from simulations.engines.run import rehearse, run
 from simulations.fitting.budget import Budget, Needed, Spending, bins_for, chosen_delta, divided, needed, refuse_large
-from simulations.fitting.columns import may_have_commas, unknown_columns, with_declared
+from simulations.fitting.columns import may_have_commas, refuse_added, unknown_columns, with_declared
 from simulations.fitting.columns import without_records as table_without_records
 from simulations.fitting.kinds import Counts, Kinds, count, kinds
 from simulations.fitting.private_selection import Among, Terms, among, refuse_unfit, select
@@ -202,6 +202,7 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     if not made.bands or made.label not in made.attributes:
         made.favourable_class(counts.names)  # refuses what is no class, before anything is charged
     refuse_classes(made, wanted, counts.classes)
+    refuse_added(made, table.names, counts.names)
     delta = chosen_delta(wanted.delta, counts.records)
     if selected is None and "split" not in wanted.settings and _can_leave_out(made, counts):
         made = made.model_copy(update={"split": (1.0, 0.0, 0.0)})

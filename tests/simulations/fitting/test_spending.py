@@ -68,7 +68,8 @@ def test_a_favourable_class_that_is_none_is_refused_before_anything_is_charged(t
     ({}, {"settings": {"dtype": "float32"}}, "only exact enough"), ({}, {"delta": 0.5}, "figures_epsilon is 0"),
     ({"hired": ["a", "b", "c", "d"] * 100}, {"gap": 0.1}, "none of the 4 classes"),
     ({"hired": ["a", "b", "c", "d"] * 100}, {"monotone": ("age=up",)}, "there are 4 classes"),
-    ({}, {"site": "postcode"}, "too many for a group")])
+    ({}, {"site": "postcode"}, "too many for a group"), ({"predicted": 1}, {}, "is called as what a model adds"),
+    ({"P(yes)": 1}, {}, "is called as what a model adds")])
 def test_what_is_public_is_refused_before_anything_is_charged(change: dict[str, Any], more: dict[str, Any], said: str,
                                                               tmp_path: Path) -> None:
     """Groups, classes, sites and settings were looked at when the kinds of columns had been released already."""
