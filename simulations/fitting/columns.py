@@ -92,7 +92,8 @@ def without_records(made: Experiment, names: Sequence[str], roles: pd.DataFrame,
     """
     numbers = np.arange(max(len(roles), min(rows, _ROWS)))
     kept = {str(name): column.take(numbers % len(roles)).reset_index(drop=True) for name, column in roles.items()}
-    own = {made.participant: pd.Series(numbers), made.record_weight: pd.Series(1.0, numbers)}
+    own = {made.participant: pd.Series(numbers), **{name: pd.Series(1.0, numbers) for name in
+                                                    (made.record_weight, *dict(made.bands or ()))}}
     empty = pd.Series(pd.NA, numbers, dtype="str")
     return pd.DataFrame({name: kept.get(name, own.get(name, empty)) for name in names})
 

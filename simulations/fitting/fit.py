@@ -43,6 +43,8 @@ CHOSEN = ("batch_size", "target_epsilon", "figures_epsilon", "noise_multiplier",
           "steps", "options")
 """Settings that a fit makes itself, beside those that make a run a fit."""
 
+_OF_FILES = ("encoding", "header_row", "separator", "sheet")
+"""Settings of how a file is read, which a table in memory has none of."""
 
 MOST_LEFT_OUT = 100_000
 """Most rows of a table that all train; leaving one of many out changes little, and takes time."""
@@ -214,8 +216,11 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     public = {"delta": delta, "target_epsilon": budget.target_epsilon, "figures_epsilon": budget.figures_epsilon,
               "split": made.split}
     told = [name for name in directed if name in asked]
-    bare = replace(wanted, data=table_without_records(made, table.names, counts.roles, counts.records))
-    rehearse(Experiment(**{**settings_of(bare, _OWN), **public, "numbers": (*made.numbers, *asked)}))
+    if not (commas and made.bands):  # of a number with a comma nobody knows yet whether it is in a band
+        settings = {name: value for name, value in wanted.settings.items() if name not in _OF_FILES}
+        bare = table_without_records(made, table.names, counts.roles, counts.records)
+        rehearse(Experiment(**{**settings_of(replace(wanted, data=bare, settings=settings), _OWN), **public,
+                               "numbers": (*made.numbers, *asked)}))
     wanted.charge(delta)
     found = Kinds((), reading.decimal) if budget.kinds is None else kinds(
         counts, asked, reading, commas, budget.kinds, made.noise, source(key, "kinds"))

@@ -79,6 +79,15 @@ def test_what_is_public_is_refused_before_anything_is_charged(change: dict[str, 
     assert counted.fits == 0
 
 
+def test_settings_of_a_file_and_of_what_no_row_tells_beforehand_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    people(400).to_excel(tmp_path / "people.xlsx", index=False, startrow=2)
+    counted = Spending(tmp_path / "fits.jsonl")
+    for settings in ({}, {"bands": {"age": [30, 60]}}, {"participant": "postcode"}):
+        fit(Wanted(tmp_path / "people.xlsx", "hired", "sex", count_in=counted.path,
+                   settings={"header_row": 3, "sheet": "Sheet1", **settings}))
+    assert counted.fits == 3
+
+
 def test_the_check_names_the_favourable_class_as_a_fit_takes_it(tmp_path: Path) -> None:
     """Where capitals do not matter, a fit has small letters, since no record may decide it for others."""
     frame = people(400).assign(hired=lambda rows: rows["hired"].str.upper())
