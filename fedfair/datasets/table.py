@@ -96,8 +96,11 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
 
 
 def codes(column: pd.Series, name: str) -> pd.Categorical:
-    """Return the values of a label or group, numbered in sorted order; raise `ValueError` if there is only one."""
+    """Return the values of a label or group, numbered in sorted order; raise `ValueError` for fewer than two."""
     values = pd.Categorical(column)
+    if not len(values.categories) or not any(map(str, values.categories)):
+        raise ValueError(f"column {name!r} has no value in any row that can be read: check that the first line names "
+                         "every column, and that rows have as many values")
     if len(values.categories) < 2:
         raise ValueError(f"column {name!r} has the single value {', '.join(map(str, values.categories))!r}: there must "
                          "be at least two to compare")

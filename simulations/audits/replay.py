@@ -3,6 +3,8 @@
 After that nothing may differ: not a byte of what it writes or leaves in the cache, not a line of the log, not whether
 it refuses. And what went into the releases may differ by no more than the printed epsilon says (by twice as much where
 the row is another one). Noise has to be what it is said to be (`simulations.audits.tape`), each release in the ledger.
+Who is in a batch is as secret as a record: on the table itself once more, with nobody in the batch of the first step
+and the same noisy results, nothing may differ either, nor how much noise there is, nor what goes into later releases.
 This finds what no attack on the noise can: records that leave by another way, such as an exact number, or a row that
 decides how others are read ("Re:cord-play", arXiv 2602.17454, which found such leaks in twelve libraries).
 """
@@ -167,6 +169,7 @@ def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, 
         if isinstance(claim, Exception):
             raise ValueError(f"the table itself is refused, so there is nothing to compare: {expected['refusal']}")
         findings, costs, tried = [*_of_the_table(program, table, first, claim)], [0.0], 0
+        findings += _of_the_batches(program, table, first, expected)
         for done, other in enumerate(others, 1):
             progress(done, 1 + len(others))
             again = Tape(before=first.releases)
@@ -174,8 +177,7 @@ def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, 
             if _is_no_neighbour(claim, left, again):
                 continue
             tried += 1
-            findings += [Finding(other.name, where, expected.get(where, "nothing"), lines.get(where, "nothing"))
-                         for where in sorted({*expected, *lines}) if expected.get(where) != lines.get(where)]
+            findings += _differing(other.name, expected, lines)
             moved = [Moved(name, distance / other.steps) for name, distance in again.moved]
             if any(distance for _, distance in moved):
                 costs.append(claim.cost(moved) if all(distance < _FAR for _, distance in moved) else math.inf)
@@ -197,6 +199,29 @@ def _of_the_table(program: Program, table: Neighbour, tape: Tape, claim: Left) -
         yield Finding(table.name, "ledger", f"takes {claim.sampled} batches for sampled, {tape.batches} are", "")
     if claim.spent > claim.claimed * (1 + _ROUNDING):
         yield Finding(table.name, "ledger", f"spends epsilon {claim.spent:.4g} of {claim.claimed:g}", "")
+
+
+def _of_the_batches(program: Program, table: Neighbour, tape: Tape, expected: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what tells who was drawn into batches, besides what goes into the releases and how fast a model is said to
+    be in the log, of which no layer works where nobody is drawn.
+    """
+    if not tape.batches:
+        return
+    again, name = Tape(before=tape.releases, leaves_out=True), "nobody is drawn at first"
+    lines, _ = _all_that_leaves(program, table, again)
+    yield from (each for each in _differing(name, expected, lines) if not each.where.startswith("log:"))
+    for place, (one, other) in enumerate(zip(tape.releases, again.releases, strict=False), 1):
+        if one.deviation != other.deviation:
+            yield Finding(name, f"noise of release {place}", f"deviation {one.deviation:.6g}",
+                          f"deviation {other.deviation:.6g}")
+    for place in again.later:
+        yield Finding(name, f"release {place + 1}", "of a later step", "something else went in")
+
+
+def _differing(name: str, expected: Mapping[str, str], lines: Mapping[str, str]) -> list[Finding]:
+    """Return a finding for each line that differs from what is expected."""
+    return [Finding(name, where, expected.get(where, "nothing"), lines.get(where, "nothing"))
+            for where in sorted({*expected, *lines}) if expected.get(where) != lines.get(where)]
 
 
 def _is_no_neighbour(one: Left, other: Left | Exception, tape: Tape) -> bool:

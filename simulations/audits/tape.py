@@ -70,12 +70,17 @@ class Tape:
         before: Releases of another run, which are returned again in place of new ones; None to record.
         moved: Of each release, how far what went in is from what had gone in before.
         batches: Number of batches that were drawn as the ledger assumes.
+        leaves_out: Whether nobody is drawn into the batches of the first step.
+        later: Places of releases of later steps into which something else went than before.
     """
 
     releases: list[Heard] = field(default_factory=list)
     before: list[Heard] | None = None
     moved: list[Moved] = field(default_factory=list)
     batches: int = 0
+    leaves_out: bool = False
+    later: list[int] = field(default_factory=list)
+    _steps: list[Any] = field(default_factory=list)
 
     def __call__(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any]) -> Any:
         """Record a release, or return the one that was made in its place before."""
@@ -86,8 +91,11 @@ class Tape:
             heard = heard._replace(out=compute())
         elif len(self.releases) < len(self.before) and self.before[len(self.releases)].name == name:
             earlier = self.before[len(self.releases)]
-            heard = heard._replace(out=earlier.out)
-            self.moved.append(Moved(name, _distance(heard, earlier)))
+            heard, distance = heard._replace(out=earlier.out), _distance(heard, earlier)
+            if distance or heard.deviation:  # without noise it was released before, and is in no ledger
+                self.moved.append(Moved(name, distance))
+            if distance and self._steps and self._steps[-1] != self._steps[0]:
+                self.later.append(len(self.releases))
         else:
             heard = heard._replace(out=compute())
             self.moved.append(Moved(name, math.inf))
@@ -97,7 +105,8 @@ class Tape:
     def draw(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any]) -> Any:
         """Count a batch, and draw it: by a seed it is the same on every table."""
         self.batches += 1
-        return compute()
+        self._steps.append(inputs.get("step"))
+        return compute()[:0] if self.leaves_out and self._steps[-1] == self._steps[0] else compute()
 
 
 def _distance(one: Heard, other: Heard) -> float:

@@ -77,7 +77,7 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
     from fedfair.datasets.table import MissingValues
     from fedfair.moments.sums import CLASSES
     from simulations.drawing.table import terminal
-    from simulations.fitting.columns import ROW_NUMBERS
+    from simulations.fitting.columns import ROW_NUMBERS, refuse_added
     from simulations.results.terminal_table import columns_table
     from simulations.settings.experiment import Experiment
     from simulations.settings.own_file import examine, label_rates, small_groups
@@ -85,9 +85,10 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
     given = {"encoding": encoding, "without": tuple(names_of(without)) or None}
     source = source_of(file, sql)
     shown, named = (source.shown, source.name) if isinstance(source, Query) else (file, table_name(source))
-    task = Experiment(**{"csv": source if isinstance(source, Query) else file, "label": label, "group": group,
+    made = Experiment(**{"csv": source if isinstance(source, Query) else file, "label": label, "group": group,
                          "missing": missing, **{name: value for name, value in given.items() if value},
-                         **pairs(set_)}).task
+                         **pairs(set_)})
+    task = made.task
     with showing_progress(READING):
         found = examine(task)
     console = Console()
@@ -97,7 +98,12 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
         console.print(Text(visible(sentence)))
     if wrong := problems(found.columns):
         raise ValueError(wrong)
-    if label not in task.attributes and len(found.classes) == CLASSES and "favourable" not in pairs(set_):
+    refuse_added(made, [column.name for column in found.columns], [*map(str, found.classes)])
+    is_open = label not in task.attributes and "favourable" not in pairs(set_)
+    if is_open and len(found.classes) > CLASSES:
+        print(visible(f"Favourable class of a fit: none of the {len(found.classes)} of {label}, so that it tells no "
+                      "rates of decisions; add --favourable NAME to name one."))
+    if is_open and len(found.classes) == CLASSES:
         other, good = found.classes
         print(visible(f"Favourable class of a fit: {good!r} of {label}, whose decisions its rates count. If it is no "
                       f"favour to a person, as a readmission is none, add --favourable {shlex.quote(other)}."))

@@ -130,6 +130,8 @@ def ledger(
     from simulations.results.ledger_table import ledger_table, methods_ledger
     from simulations.results.run_folder import RunFolder
 
+    if delta is not None and not 0 <= delta < 1:
+        raise ValueError(f"delta is {delta:g}, but it is a probability below 1: give one, for example --delta 1e-6")
     ledgers = RunFolder(folder).ledgers
     if len(ledgers) > 1:
         Console().print(methods_ledger(ledgers, delta))

@@ -269,6 +269,8 @@ def export(
 
     if onnx is None and python is None:
         raise ValueError("nothing to export: give --onnx FILE or --python FILE")
+    if onnx is not None and python is not None and onnx.resolve() == python.resolve():
+        raise ValueError(f"{onnx} is named for both forms, of which one would be lost: name another file")
     story = Story.read(folder)
     for file in filter(None, (onnx, python)):
         refuse_as_file(file)

@@ -132,8 +132,8 @@ _OPTIONS = ("encoding", "missing", "without")
 def as_options(sentence: str, given: Mapping[str, Any] = MappingProxyType({})) -> str:
     """Return the settings that a sentence recommends, as options; "" if it names none.
 
-    Lists that are recommended for several columns are put together, with what the command was given, whose option they
-    replace; of other alternatives the first one is taken.
+    Lists of names that are recommended for several columns are put together, with what the command was given, whose
+    option they replace; of other alternatives the first one is taken.
 
     Args:
         sentence: Words with settings in TOML, such as `missing = "drop"`.
@@ -147,7 +147,7 @@ def as_options(sentence: str, given: Mapping[str, Any] = MappingProxyType({})) -
         value = _value(text)
         if name not in SETTINGS or value is None:
             continue
-        if isinstance(value, list):
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
             found[name] = [*dict.fromkeys([*found.get(name, lists.get(name, [])), *value])]
         else:
             found.setdefault(name, value)
@@ -168,5 +168,6 @@ def _option(name: str, value: Any) -> str:
         names = ",".join(f'"{each}"' if "," in each or '"' in each else each for each in value
                          ) if isinstance(value, list) else value
         return f"--{name} {shlex.quote(names)}"
-    listed = "[{}]".format(", ".join(f'"{each}"' for each in value)) if isinstance(value, list) else value
+    listed = "[{}]".format(", ".join(f'"{each}"' if isinstance(each, str) else str(each) for each in value)
+                           ) if isinstance(value, list) else value
     return f"--set {shlex.quote(f'{name}={listed}')}"

@@ -150,6 +150,16 @@ def result_of(experiment: Experiment, rounds: Rounds, weights: Gradients) -> Res
                   contributions(rounds))
 
 
+def rehearse(experiment: Experiment) -> None:
+    """Raise what `run` would raise for settings that do not fit their data, and release nothing.
+
+    Args:
+        experiment: What would be run.
+    """
+    experiment.task.data()
+    make_engine("local")(partial(_planned, experiment))
+
+
 def _planned(experiment: Experiment, grid: Grid) -> Rounds:
     """Make the rounds of an experiment for the records that the nodes of a grid hold, releasing nothing."""
     task, training = experiment.task, experiment.training

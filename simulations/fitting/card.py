@@ -41,9 +41,10 @@ def card_in_markdown(story: Story) -> str:
     lines = [_HEAD, f"# {story.name}", story.finding, *caveats(story),
              "## Model details", _details(story), *filter(None, [in_words(deciding(story), story)]), *_about(story),
              "## Intended use",
-             f"Deciding between {' and '.join(story.description.labels)} ({story.favourable} is the favourable class) "
-             "for people like those of the table, where the differences between groups below are acceptable. It was "
-             "not tried on anybody else.", f"## Figures on {story.measured_on}", *filter(None, [story.how_measured]),
+             f"Deciding between {' and '.join(story.description.labels)} ({_favourable(story)}) for people like those "
+             "of the table, where the differences between groups below are acceptable. It was not tried on anybody "
+             "else.",
+             f"## Figures on {story.measured_on}", *filter(None, [story.how_measured]),
              "Every figure has an interval that holds with 95 % for sampling error and noise together.",
              _table(("group", *OF_GROUPS.values()), _groups(story)), _table(("all groups", "", ""), _all(story)),
              *_among(story), _table(("groups", *COMPARED.values()), _by_pair(story)), _RATIO,
@@ -63,8 +64,9 @@ def card_in_json(story: Story) -> str:
                                if name in story.asked},
         "changed_by_fresh_noise": dict(story.changed), "library": "fedfair", "library_version": installed("fedfair"),
         "task": {"label": story.config["label"], "classes": list(story.description.labels),
-                 "favourable": story.favourable, "sensitive_attribute": story.config["group"],
-                 "groups": list(story.groups), "site": story.config.get("site")},
+                 "favourable": story.favourable if story.has_favourable else None,
+                 "sensitive_attribute": story.config["group"], "groups": list(story.groups),
+                 "site": story.config.get("site")},
         "deployment": {
             "privacy_unit": "one row", "neighbours": "add or remove one row", "mechanism": "Gaussian, of all rows",
             **selected,
@@ -88,6 +90,12 @@ def card_in_json(story: Story) -> str:
 def _values(metrics: Iterable[str], figure: Callable[[str], Estimate]) -> dict[str, dict[str, float]]:
     """Return figures by metric: value, and the ends of the interval."""
     return {metric: figure(metric)._asdict() for metric in metrics}
+
+
+def _favourable(story: Story) -> str:
+    """Say which class is favourable."""
+    return (f"{story.favourable} is the favourable class" if story.has_favourable else
+            "none is the favourable class, so that there are no rates of decisions; --favourable names one to a fit")
 
 
 def _details(story: Story) -> str:
@@ -159,8 +167,8 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def story_table(story: Story) -> RenderableType:
     """Lay out what a fit tells, for a terminal or a log: figures by group, gaps, and what must be known of them."""
-    columns = {"records": "records", "accuracy": "accuracy", "auc": "AUC", "positive_rate":
-               f"{story.favourable} predicted"}
+    of_one = {"auc": "AUC", "positive_rate": f"{story.favourable} predicted"} if story.has_favourable else {}
+    columns = {"records": "records", "accuracy": "accuracy", **of_one}
     rows: list[Row] = [(group, *(story.figure(metric, group) for metric in columns))
                        for group in (*story.groups, "all")]
     table = Table("", f"{story.name}: {story.measured_on}, with 95 % intervals for sampling error and noise",

@@ -92,13 +92,15 @@ def _written_twice(story: Story) -> dict[str, tuple[str, ...]]:
 
 def _of_kinds(asked: Mapping[str, Any]) -> list[str]:
     """Say what the noisy counts of cells tell of quantities that are not plain numbers."""
-    columns = {name: ", ".join(asked.get(name, ())) for name in ("measures", "strays", "shares", "texts")}
+    columns = {name: ", ".join(asked.get(name, ())) for name in ("measures", "strays", "unread", "shares", "texts")}
     return [line for name, line in {
         "measures": f"Most values of {columns['measures']} look like quantities that are written with a bound, a unit "
                     "or two numbers, and are read as text, each a category: write plain numbers in one unit, or say "
                     f"that they are categories by --set categorical. {_SHOWN_BY}",
         "strays": f"Some values of {columns['strays']} are quantities with a bound or a unit, no plain numbers, and "
                   f"count as missing: write plain numbers in one unit. {_SHOWN_BY}",
+        "unread": f"Some values of {columns['unread']} are texts that are no numbers as its others are written, and "
+                  f"count as missing; the scorecard says of about how many records. {_SHOWN_BY}",
         "shares": f"Some values of {columns['shares']} have a sign of per cent, and others none; those that are fewer "
                   "count as missing: write all in one way.",
         "texts": f"The noisy counts do not tell that {columns['texts']} holds numbers, which --monotone takes it for: "

@@ -9,7 +9,8 @@ from typing import Any, Literal, cast
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
+from pandas.api.extensions import ExtensionDtype
+from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -17,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from fedfair.accounting import Ledger
 from fedfair.datasets.columns.cell import folded, repeated, spelled
-from fedfair.datasets.columns.tidy import declared_quantity
+from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.tidy import declared_quantity, reading_as_asked, tidied_column
 from fedfair.datasets.files.data_frames import as_arrow, table_or_array
 from fedfair.datasets.names import value_name
 from fedfair.moments.heads import Constraint
@@ -103,6 +105,8 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         Raises:
             ValueError: If the rows cannot be used.
         """
+        for what, given in {"y": y, "sensitive_features": sensitive_features, "sites": sites}.items():
+            _refuse_another_order(what, given, X)
         X = as_arrow(X)
         frame, names = self._frame(X, reset=True)
         own = [_LABEL, *([] if self.attribute_in_model else [_GROUP]), *([] if sites is None else [_SITE])]
@@ -110,7 +114,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if taken:
             raise ValueError(f"X has a column {taken[0]!r}, which is what fit calls one of its own: give it another "
                              "name")
-        labels = column_or_1d(y, warn=True)
+        labels = column_or_1d(_own_type(y), warn=True)
         if len(labels) != len(frame):
             raise ValueError(f"y has {len(labels):,} classes, but X has {len(frame):,} rows: give one for each row")
         if pd.isna(labels).any():
@@ -130,8 +134,10 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if sensitive_features is None and of_groups:
             raise ValueError(f"{of_groups} is given, but no groups: give sensitive_features, the group of each row, or "
                              f"leave {of_groups} out")
-        codes = np.searchsorted(self.classes_, labels)
-        table = frame.assign(**{_LABEL: [f"{code:06d}" for code in codes]})
+        if isinstance(self.gap_among, str):
+            raise ValueError(f"gap_among is {self.gap_among!r}: give a list of groups, for example ['f', 'm']")
+        codes, classes = np.searchsorted(self.classes_, labels), _class_names(self.classes_)
+        table = frame.assign(**{_LABEL: [classes[code] for code in codes]})
         group = _LABEL
         if sensitive_features is not None:
             table[_GROUP], group = _names("sensitive_features", sensitive_features, len(table)), _GROUP
@@ -145,7 +151,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             **({"randomness": "system"} if seed is None else {"randomness": "seeded", "seed": seed}),
             **({} if self.split is None else {"split": self.split}),
             **({} if self.gap_among is None else {"gap_among": [*map(value_name, self.gap_among)]}),
-            **({} if self.favourable is None else {"favourable": f"{_place(self.classes_, self.favourable):06d}"})}
+            **({} if self.favourable is None else {"favourable": classes[_place(self.classes_, self.favourable)]})}
         self.fitted_ = fit(Wanted(table, _LABEL, group, self.epsilon, self.delta, self.gap, self.constraint, settings,
                                   site=None if sites is None else _SITE, count_in=self.count_in,
                                   monotone=_directions(self.monotonic_cst)))
@@ -221,6 +227,45 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return tags
 
 
+def _own_type(y: Any) -> Any:
+    """Return classes, `[n]`, that pandas holds as nullable numbers or truth values, or as objects, by their own type.
+
+    scikit-learn takes the former for fractions, and refuses the latter.
+    """
+    if isinstance(y, np.ndarray) and y.dtype == object and y.ndim == 1:
+        y = pd.Series(y)
+    if not isinstance(y, pd.Series) or y.isna().any():
+        return y
+    if isinstance(y.dtype, ExtensionDtype) and (is_bool_dtype(y) or is_integer_dtype(y)):
+        return np.asarray(y.tolist())
+    return y.infer_objects()
+
+
+def _class_names(classes: NDArray[Any]) -> list[str]:
+    """Return the names that classes have in the table of a fit: their own, if a fit reads them in the same order.
+
+    Else, as for text of numbers, which a fit sorts as numbers, they are numbered.
+    """
+    names = pd.Series([*map(value_name, classes.tolist())], name=_LABEL, dtype="str")
+    places, found = tidied_column(names, reading_as_asked(Asked())).factorize(sort=True)
+    if [*map(value_name, found)] == names.tolist() and [*places] == [*range(len(names))]:
+        return names.tolist()
+    return [f"{code:06d}" for code in range(len(names))]
+
+
+def _refuse_another_order(what: str, given: Any, X: Any) -> None:
+    """Raise `ValueError` for values of rows that pandas numbers as those of X, in another order.
+
+    They are taken by their places, so that each would be that of another row.
+    """
+    if not isinstance(X, pd.DataFrame) or not isinstance(given, pd.Series | pd.DataFrame):
+        return
+    own, other = X.index, given.index
+    if len(own) == len(other) and not own.equals(other) and own.is_unique and bool(other.isin(own).all()):
+        raise ValueError(f"{what} has the index of X in another order: give it in the order of the rows of X, as "
+                         f"{what}.loc[X.index]")
+
+
 def _refuse_alike(classes: NDArray[Any]) -> None:
     """Raise `ValueError` for classes that differ by spaces or capital letters alone, as one that is mistyped once.
 
@@ -250,6 +295,9 @@ def _categories(frame: pd.DataFrame, others: Collection[str]) -> list[str]:
 
 def _names(what: str, given: ArrayLike, rows: int) -> list[str]:
     """Return the name of each row's group or site, `[n]`; of several columns their intersection."""
+    if isinstance(given, str | Mapping) or np.ndim(given) == 0:
+        raise ValueError(f"{what} is {given if isinstance(given, str) else type(given).__name__}: give a value for "
+                         "each row, for example a column of the table, X['sex']")
     table = pd.DataFrame(given if isinstance(given, pd.DataFrame | pd.Series) else np.asarray(given))
     if len(table) != rows:
         raise ValueError(f"{what} has {len(table)} rows, but X has {rows}: give one for each row")

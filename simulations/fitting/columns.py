@@ -6,7 +6,11 @@ import logging
 from collections.abc import Sequence
 from functools import reduce
 
+import numpy as np
+import pandas as pd
+
 from fedfair.datasets.columns.kinds import holds_dates
+from fedfair.datasets.features.features import refuse_ends, refuse_ranges
 from fedfair.datasets.files.chunks import Chunks
 from fedfair.datasets.grouped import crossed
 from fedfair.datasets.names import toml_key
@@ -17,6 +21,9 @@ from simulations.settings.experiment import Experiment
 
 ROW_NUMBERS = "Unnamed: 0"
 """Name of a first column that has none: pandas and R write the numbers of rows there."""
+
+_ROWS = 100_000
+"""Rows that are enough to try settings on."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,8 +39,8 @@ def with_declared(made: Experiment, table: Chunks, directed: Sequence[str]) -> E
         directed: Columns that the score rises or falls with.
 
     Raises:
-        ValueError: If a column that is named is not there, cannot have its role, or holds dates or durations by its
-            declaration and something else by the settings, or a group that is named is none.
+        ValueError: If a column that is named is not there, cannot have its role or range, or holds dates or durations
+            by its declaration and something else by the settings, or a group that is named is none.
     """
     said = (*(made.categorical or ()), *(made.answers or ()), *made.numbers, *dict(made.quantities or ()),
             *dict(made.edges or ()), *(known.column for known in made.ranges or ()),
@@ -42,6 +49,9 @@ def with_declared(made: Experiment, table: Chunks, directed: Sequence[str]) -> E
         if column not in table.names:
             raise unknown("column", column, table.names)
     _refuse_roles(made, directed)
+    refuse_ranges(made.ranges or ())
+    for column, edges in made.edges or ():
+        refuse_ends(column, edges)
     _refuse_dates(made, [name for name, quantity in table.declared if quantity == "date"])
     _refuse_durations(made, [name for name, quantity in table.declared if quantity == "duration"])
     if table.listed:
@@ -53,6 +63,39 @@ def with_declared(made: Experiment, table: Chunks, directed: Sequence[str]) -> E
     if made.gap_among:
         places_of(made.gap_among, _groups(made, table))
     return made
+
+
+def refuse_added(made: Experiment, names: Sequence[str], classes: Sequence[str]) -> None:
+    """Raise `ValueError` for a feature that is called as what a model adds to new rows, which it could never decide.
+
+    Args:
+        made: The settings.
+        names: Names of the table's columns.
+        classes: Names of the classes.
+    """
+    groups = () if made.attribute_in_model else made.attributes
+    others = {made.label, made.site, made.participant, made.record_weight, *groups, *(made.without or ())}
+    for name in ("predicted", *(f"P({label})" for label in classes)):
+        if name in names and name not in others:
+            raise ValueError(f"column {name!r} is called as what a model adds to new rows: give it another name, or "
+                             "leave it out by without")
+
+
+def without_records(made: Experiment, names: Sequence[str], roles: pd.DataFrame, rows: int) -> pd.DataFrame:
+    """Return a table like another one of which nothing but public values is left, to try a fit's settings on.
+
+    Args:
+        made: The settings.
+        names: Names of the columns, which are public.
+        roles: A row for each label, group and site that occurs together.
+        rows: Number of rows of the table.
+    """
+    numbers = np.arange(max(len(roles), min(rows, _ROWS)))
+    kept = {str(name): column.take(numbers % len(roles)).reset_index(drop=True) for name, column in roles.items()}
+    own = {made.participant: pd.Series(numbers), **{name: pd.Series(1.0, numbers) for name in
+                                                    (made.record_weight, *dict(made.bands or ()))}}
+    empty = pd.Series(pd.NA, numbers, dtype="str")
+    return pd.DataFrame({name: kept.get(name, own.get(name, empty)) for name in names})
 
 
 def unknown_columns(made: Experiment, columns: Sequence[str]) -> list[str]:

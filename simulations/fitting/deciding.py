@@ -94,6 +94,8 @@ def _between(scores: np.ndarray, rows: np.ndarray, spread: float, columns: int, 
     if refits is None or refits.means is None or refits.off is None or bounding is None:
         return "", "", Estimate(math.nan)
     unit = bounding.last / bounding.constant  # of a feature that a record has
+    if len(refits.means) != len(story.groups):  # groups that are the classes have no means by themselves
+        return "", "", Estimate(math.nan)
     means = refits.means.numpy()[:, rows] / unit @ scores[rows]
     noise = refits.off.numpy() / unit * float(np.sqrt((scores[rows] ** 2).sum()))
     sizes = np.array([max(story.figure("records", group).value, 1.0) for group in story.groups])

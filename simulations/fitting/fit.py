@@ -15,18 +15,20 @@ from fedfair.accounting import Ledger, Release, epsilon, multiplier_of
 from fedfair.accounting.events import Preprocessed
 from fedfair.accounting.selection import Charged
 from fedfair.datasets.columns.tidy import reading_as_asked
+from fedfair.datasets.features.encoding import Encoding
 from fedfair.datasets.features.features import Range
 from fedfair.datasets.files.chunks import hold_chunks, release_chunks
 from fedfair.datasets.files.in_memory import removed_after
 from fedfair.datasets.files.query import Query
 from fedfair.mechanisms.randomness import SystemEntropy, random_bits, source
 from fedfair.moments.heads import Constraint
-from fedfair.moments.monotone import directions_of
+from fedfair.moments.monotone import directions_of, refuse_unordered
 from fedfair.moments.sums import CLASSES, SENSITIVITY
 from simulations.engines.engines import Engine
-from simulations.engines.run import run
+from simulations.engines.run import rehearse, run
 from simulations.fitting.budget import Budget, Needed, Spending, bins_for, chosen_delta, divided, needed, refuse_large
-from simulations.fitting.columns import may_have_commas, unknown_columns, with_declared
+from simulations.fitting.columns import may_have_commas, refuse_added, unknown_columns, with_declared
+from simulations.fitting.columns import without_records as table_without_records
 from simulations.fitting.kinds import Counts, Kinds, count, kinds
 from simulations.fitting.private_selection import Among, Terms, among, refuse_unfit, select
 from simulations.results.result import Result
@@ -41,6 +43,8 @@ CHOSEN = ("batch_size", "target_epsilon", "figures_epsilon", "noise_multiplier",
           "steps", "options")
 """Settings that a fit makes itself, beside those that make a run a fit."""
 
+_OF_FILES = ("encoding", "header_row", "separator", "sheet")
+"""Settings of how a file is read, which a table in memory has none of."""
 
 MOST_LEFT_OUT = 100_000
 """Most rows of a table that all train; leaving one of many out changes little, and takes time."""
@@ -184,6 +188,8 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     selected = among(wanted.methods, wanted.trials)
     # All of epsilon stands here for target_epsilon, which follows from it below; it is part of a seeded fit's key.
     made = Experiment(**{**settings_of(wanted, _OWN), "target_epsilon": wanted.epsilon})
+    assert made.target_epsilon is not None
+    wanted = replace(wanted, epsilon=made.target_epsilon)  # as a number, whatever wrote it
     if selected is not None:
         refuse_unfit(made, wanted.settings, wanted.gap, selected)
     table, reading = hold_chunks(Path(str(made.csv)), made.asked), reading_as_asked(made.asked)  # the run takes it
@@ -192,10 +198,13 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     asked, commas = unknown_columns(made, table.names), may_have_commas(made, table.separator)
     if table.stated is not None:
         _refuse_large(made, wanted, table.stated, CLASSES, bool(asked))
-    counts = count(table, asked, reading, commas, str(made.label))
+    roles = dict.fromkeys(filter(None, (made.label, *made.attributes, made.site)))
+    counts = count(table, asked, reading, commas, str(made.label), [*roles])
     _refuse_large(made, wanted, counts.records, counts.classes, bool(asked))
     if not made.bands or made.label not in made.attributes:
         made.favourable_class(counts.names)  # refuses what is no class, before anything is charged
+    refuse_classes(made, wanted, counts.classes)
+    refuse_added(made, table.names, counts.names)
     delta = chosen_delta(wanted.delta, counts.records)
     if selected is None and "split" not in wanted.settings and _can_leave_out(made, counts):
         made = made.model_copy(update={"split": (1.0, 0.0, 0.0)})
@@ -204,10 +213,18 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     budget = divided(wanted.epsilon, delta, made.accountant, bool(asked), made.holds_out)
     identity = {name: value for name, value in made.identity().items() if name != "csv"}
     key = None if made.randomness == "system" else json.dumps(identity, sort_keys=True)
+    public = {"delta": delta, "target_epsilon": budget.target_epsilon, "figures_epsilon": budget.figures_epsilon,
+              "split": made.split}
+    told = [name for name in directed if name in asked]
+    if not (commas and made.bands):  # of a number with a comma nobody knows yet whether it is in a band
+        settings = {name: value for name, value in wanted.settings.items() if name not in _OF_FILES}
+        bare = table_without_records(made, table.names, counts.roles, counts.records)
+        rehearse(Experiment(**{**settings_of(replace(wanted, data=bare, settings=settings), _OWN), **public,
+                               "numbers": (*made.numbers, *asked)}))
     wanted.charge(delta)
     found = Kinds((), reading.decimal) if budget.kinds is None else kinds(
         counts, asked, reading, commas, budget.kinds, made.noise, source(key, "kinds"))
-    found = _as_directed(found, [name for name in directed if name in asked])
+    found = _as_directed(found, told)
     terms = selected and Terms(selected, wanted.epsilon, delta, made.accountant, budget.released)
     noise = multiplier_of(budget.target_epsilon, delta, made.accountant) if terms is None else terms.trial().multiplier
     numbers = (*made.numbers, *found.numbers, *dict(found.quantities))
@@ -216,9 +233,8 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
         binned = [name for name in numbers if name not in found.switches]
         bins = _bins(made, counts.records, len(table.names), binned, noise, found.evenness)
         made = made.model_copy(update={"bins": bins})
-    settings = {**settings_of(wanted, _OWN), "csv": made.csv, "dataset": made.dataset, "delta": delta,
-                "target_epsilon": budget.target_epsilon, "figures_epsilon": budget.figures_epsilon, "numbers": numbers,
-                "bins": made.bins, "split": made.split, **({"without": made.without} if made.without else {}),
+    settings = {**settings_of(wanted, _OWN), **public, "csv": made.csv, "dataset": made.dataset, "numbers": numbers,
+                "bins": made.bins, **({"without": made.without} if made.without else {}),
                 **({"categorical": made.categorical} if table.listed else {}),
                 **({"duplicates": made.duplicates} if isinstance(wanted.data, Query) else {}),
                 **({"quantities": quantities} if found.quantities else {}), **_of_switches(made, found.switches),
@@ -238,6 +254,22 @@ def _refuse_large(made: Experiment, wanted: Wanted, rows: int, classes: int, has
         delta = chosen_delta(wanted.delta, rows)
         budget = divided(wanted.epsilon, delta, made.accountant, has_unknown, made.holds_out)
         refuse_large(rows, classes, made.split, budget, delta, made.accountant)
+
+
+def refuse_classes(made: Experiment, wanted: Wanted, classes: int) -> None:
+    """Raise `ValueError` for what cannot be asked with so many classes: a gap between rates of none, and directions.
+
+    Args:
+        made: Settings of the fit.
+        wanted: What is asked.
+        classes: Number of classes.
+    """
+    if classes == CLASSES:
+        return
+    refuse_unordered(directions_of(wanted.monotone), Encoding(), classes)
+    if wanted.gap is not None and made.favourable is None:
+        raise ValueError(f"gap is {wanted.gap}, but none of the {classes} classes is named as the favourable one, of "
+                         "whose decisions rates could differ: name one by favourable, or leave the gap out")
 
 
 def _as_directed(found: Kinds, directed: Sequence[str]) -> Kinds:

@@ -16,6 +16,7 @@ from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL, shown_in
 from fedfair.moments.front import Refits
 from fedfair.moments.monotone import directions_of
+from fedfair.moments.sums import CLASSES
 from simulations.files.saved_files import saved_table, saved_toml
 from simulations.fitting.figures_by_site import SiteStory
 from simulations.results.front_files import (
@@ -139,10 +140,15 @@ class Story:
 
     @property
     def favourable(self) -> str:
-        """Name of the favourable class."""
+        """Name of the favourable class; where none is, that of the class whose scores are shown."""
         given = self.config.get("favourable")
         labels = self.description.labels
         return str(given) if given in labels else labels[int(given) if given is not None else 1]
+
+    @property
+    def has_favourable(self) -> bool:
+        """Whether a class is favourable, of whose decisions there are rates: of two one is, of more if it was named."""
+        return len(self.description.labels) == CLASSES or self.config.get("favourable") is not None
 
     @property
     def epsilon(self) -> float:
@@ -218,6 +224,8 @@ class Story:
         """
         if self.refits is None or self.decides_alike is not None:
             return {}
+        if self.refits.changed.shape[1] != len(self.groups):  # groups that are the classes have no share by themselves
+            return {ALL: float(self.refits.changed[self.chosen].mean())}
         shares = dict(zip(self.groups, self.refits.changed[self.chosen].tolist(), strict=True))
         counts = {group: max(self.figure("records", group).value, 0.0) for group in self.groups}
         return shares | {ALL: sum(counts[group] * shares[group] for group in shares) / max(sum(counts.values()), 1.0)}
@@ -226,7 +234,7 @@ class Story:
     def stability(self) -> str:
         """The same in a sentence, which names the groups of which something can be told."""
         named = [f"{100 * self.changed[group]:.1f} of {group}" for group in self.groups
-                 if self.figure("accuracy", group).told]
+                 if group in self.changed and self.figure("accuracy", group).told]
         return ("If the noise of the training had been drawn anew, with bins of numbers as they are, about "
                 f"{100 * self.changed[ALL]:.1f} of 100 decisions would be other{': ' if named else ''}"
                 f"{', '.join(named)}. Bins that are learned anew, too, can change more.")
@@ -251,9 +259,10 @@ class Story:
             return ("How often the recommended model is right cannot be told at this epsilon: there are too few "
                     f"{self.measured_on}.")
         apart = (f"selection rates differ by {gap.text} ({gap.interval})." if gap.told else
-                 "by how much selection rates differ cannot be told.")
-        told = (f"The recommended model is right for {accuracy.text} of the {self.measured_on} ({accuracy.interval}), "
-                f"and {apart}")
+                 "by how much selection rates differ cannot be told." if self.has_favourable else
+                 "no class is named as the favourable one, of whose decisions there would be rates.")
+        told = f"The recommended model is right for {accuracy.text} of the {self.measured_on} ({accuracy.interval})"
+        told += "." if self.config["group"] == self.config["label"] else f", and {apart}"
         free = self.at(0, "accuracy") if 0 in self.points else UNKNOWN
         if self.chosen and free.told:
             told += f" The most accurate model of the front is right for {free.text} ({free.interval})."

@@ -71,6 +71,7 @@ class Kinds(NamedTuple):
         quantities: Columns that hold dates, durations, times or percentages, which are numbers in a unit of theirs.
         measures: Columns of categories most of whose cells write a quantity, with a bound or a unit.
         strays: Columns of numbers or quantities of which some cells write another quantity, and count as missing.
+        unread: Columns of numbers or quantities of which some cells are other texts, and count as missing.
         shares: Columns of which some numbers have a sign of per cent, and others none: the fewer of both count as
             missing.
         switches: Columns of numbers that are all 0 or 1, as far as the noise lets it be seen.
@@ -88,6 +89,7 @@ class Kinds(NamedTuple):
     switches: tuple[str, ...] = ()
     evenness: float | None = None
     texts: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 class Counts(NamedTuple):
@@ -99,12 +101,14 @@ class Counts(NamedTuple):
             `[columns + 1, kinds]`.
         labels: Number of rows of each class, `[classes]`; which classes there are is public.
         names: Names of the classes.
+        roles: A row for each label, group and site that occurs together; which there are is public.
     """
 
     records: int
     cells: Tensor
     labels: Tensor
     names: tuple[str, ...] = ()
+    roles: pd.DataFrame = pd.DataFrame()
 
     @property
     def classes(self) -> int:
@@ -117,7 +121,8 @@ class Counts(NamedTuple):
         return {"kinds": self.cells, "classes": self.labels}
 
 
-def count(chunks: Chunks, columns: Sequence[str], reading: Reading, may_have_commas: bool, label: str) -> Counts:
+def count(chunks: Chunks, columns: Sequence[str], reading: Reading, may_have_commas: bool, label: str,
+          roles: Sequence[str] = ()) -> Counts:
     """Count the rows, the cells and the classes of a table.
 
     Args:
@@ -126,16 +131,19 @@ def count(chunks: Chunks, columns: Sequence[str], reading: Reading, may_have_com
         reading: How cells are read, with a dot before decimals.
         may_have_commas: Whether the decimal mark is to be found; else it is that of the reading.
         label: Column with the classes.
+        roles: Columns of label, groups and sites, of which the values are public.
     """
     records, total = 0, torch.zeros(len(columns) + 1, _COUNTS, dtype=torch.float64)
     written: list[pd.Series] = []
+    occurring = pd.DataFrame(columns=[*roles])
     for frame in chunks.frames():
         records += len(frame)
         written.append(frame[label].value_counts())
+        occurring = pd.concat([occurring, frame[[*roles]]], ignore_index=True).drop_duplicates()
         total[-1, 0] += int((frame.isna() | (frame == "")).all(axis=1).sum())
         for row, name in enumerate(columns):
             total[row] += torch.tensor(_cells(frame[name], reading, may_have_commas), dtype=torch.float64)
-    return Counts(records, total, *_by_class(pd.concat(written), label, reading))
+    return Counts(records, total, *_by_class(pd.concat(written), label, reading), occurring)
 
 
 def _by_class(written: pd.Series, label: str, reading: Reading) -> tuple[Tensor, tuple[str, ...]]:
@@ -179,6 +187,7 @@ def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_comm
     names = [[*_QUANTITIES][place] for place in places.tolist()]
     own = counts[:, of_quantities].gather(1, places[:, None]).squeeze(1)
     strays = others - torch.where(are_quantities, own, 0.0)
+    unread = (counts[:, [_TEXT, *(_DOTS if comma else _COMMAS)]] > told).any(1)
     read = are_numbers | are_quantities
     of_measures = numbers + likely[:, [*of_quantities, _MEASURE]].sum(1) > most
     plain, shares = counts[:, [*of_plain, _SWITCH]].sum(1), counts[:, of_shares].sum(1)
@@ -197,7 +206,7 @@ def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_comm
         measures=named(~read & of_measures & (others > told)), strays=named(read & (strays > told)),
         shares=named(are_numbers & (shares > told) & (plain > told)),
         switches=named(are_numbers & (beyond <= _HIDDEN * deviation) & (deviation <= _FAINT * values)),
-        evenness=evenness_of(noisy["classes"]))
+        evenness=evenness_of(noisy["classes"]), unread=named(read & unread))
 
 
 def _without_absent(counts: Tensor, deviation: float, may_have_commas: bool) -> Tensor:

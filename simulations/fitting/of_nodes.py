@@ -20,7 +20,7 @@ from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import Engine, make_engine
 from simulations.engines.run import run
 from simulations.fitting.budget import Needed, chosen_delta, divided, needed
-from simulations.fitting.fit import Fitted, Wanted, settings_of
+from simulations.fitting.fit import Fitted, Wanted, refuse_classes, settings_of
 from simulations.results.result import Result
 from simulations.settings.deployment import DEPLOYMENT
 from simulations.settings.experiment import Experiment
@@ -48,7 +48,9 @@ def fit_nodes(wanted: Wanted, engine: str | Engine, folder: Path | None = None) 
     made = Experiment(**{**_settings(wanted), "target_epsilon": wanted.epsilon})
     _refuse_trusted_server(made)
     nodes = make_engine(engine)
-    delta = chosen_delta(wanted.delta, _rows(made, nodes))
+    sizes = nodes(lambda grid: population(grid, made.task, made.answer_timeout))
+    refuse_classes(made, wanted, sizes.classes)
+    delta = chosen_delta(wanted.delta, math.ceil(sizes.records / made.split[0]))  # about the records of all parts
     budget = divided(wanted.epsilon, delta, made.accountant, has_unknown=False)
     planned = Experiment(**{**_settings(wanted), "delta": delta, "target_epsilon": budget.target_epsilon,
                             "figures_epsilon": budget.figures_epsilon})
@@ -81,9 +83,3 @@ def _refuse_trusted_server(made: Experiment) -> None:
         raise ValueError(f"trust is {made.trust.value!r}, so that the server would see sums of single nodes without "
                          "all of their noise, but a fit over nodes keeps its epsilon against the server too: leave "
                          "trust out, or take secure_aggregation = true")
-
-
-def _rows(made: Experiment, nodes: Engine) -> int:
-    """Return the number of records in all parts, about, as the public number of training records tells it."""
-    sizes = nodes(lambda grid: population(grid, made.task, made.answer_timeout))
-    return math.ceil(sizes.records / made.split[0])

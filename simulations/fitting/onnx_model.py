@@ -122,7 +122,7 @@ def _writings(column: Column) -> list[str]:
     """Return the usual ways to write the categories of a column that are not unknown, and a missing value."""
     known = column.known or ()
     usual = [way for word in truth_values(known) for way in (word, word.capitalize(), word.upper())]
-    decimals = [f"{name}.0" for name in known if name.isdigit()]
+    decimals = [f"{name}.0" for name in (*known, *sorted(column.missing)) if name.removeprefix("-").isdigit()]
     return [text for text in dict.fromkeys([*known, *sorted(column.missing), *usual, *decimals])
             if column.category(text) is not None]
 

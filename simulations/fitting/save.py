@@ -141,7 +141,8 @@ def _asked(fitted: Fitted) -> dict[str, Any]:
     if fitted.counted is not None:
         counted = fitted.counted._asdict()
         asked |= {"unreadable_rows": counted["unreadable"]} if counted["unreadable"] else {}
-        asked |= {name: list(counted[name]) for name in ("measures", "strays", "shares", "texts") if counted[name]}
+        asked |= {name: list(counted[name]) for name in ("measures", "strays", "unread", "shares", "texts")
+                  if counted[name]}
     if fitted.needed is not None:
         asked |= {"needed_records": fitted.needed.records, "needed_epsilon": fitted.needed.epsilon}
     return asked

@@ -123,6 +123,7 @@ def best(figures: pd.DataFrame, wish: Wish) -> int:
         raise ValueError("the run had no validation part, on which a classifier is chosen: give it a share in split")
     valid = _with_setting(_with_setting(valid, "tau", wish.tau), "threshold", wish.threshold)
     wide = valid[valid["group"] == ALL].pivot(index="point", columns="metric", values="value")
+    wide = wide.reindex(columns=wide.columns.union([*wish.limits]))  # of what is unknown there are no figures
     within = wide
     for gap, limit in wish.limits.items():
         within = within[within[gap] <= limit]
@@ -143,7 +144,8 @@ def _least(gaps: pd.Series) -> str:
     """Say what the least of some gaps is."""
     if gaps.notna().any():
         return f"the least is {gaps.min():.4g}"
-    return "it cannot be told of any, as where a group has hardly a record; name the groups that count by --gap-among"
+    return ("it cannot be told of any, as where a group has hardly a record; name the groups that count by "
+            "--gap-among; or where none of three classes or more is favourable; name one by --favourable to a fit")
 
 
 def _with_setting(figures: pd.DataFrame, name: Literal["tau", "threshold"], wanted: float | None) -> pd.DataFrame:

@@ -80,11 +80,16 @@ class Column(NamedTuple):
         if quantity is not None:
             return quantity[1] if quantity[0] == self.quantity else None
         if isinstance(cell, Number) or type(cell).__name__ in _TRUTH_VALUES:
-            return None if self.quantity else finite(cell)
+            return None if self.quantity else self._unmarked(finite(cell))
         text = spelled(str(cell))
         if text in self.missing or text.lower() in self.words:
             return math.nan
-        return number_of(text, self.quantity, self.mark)
+        number = number_of(text, self.quantity, self.mark)
+        return number if self.quantity else self._unmarked(number)
+
+    def _unmarked(self, number: float | None) -> float | None:
+        """Return a number, NaN where it stands for a missing value."""
+        return math.nan if number in numbers_among(self.missing) else number
 
     def category(self, cell: object) -> str | None:
         """Return the category of a cell as the model knows it, `gap` if the cell is missing; None for an unknown one.
@@ -113,12 +118,46 @@ class Column(NamedTuple):
         if _is_gap(cell):
             return None
         text = spelled(_as_text(cell))
-        return None if text in self.missing else text
+        return None if is_mark(text, self.missing) else text
 
     def is_missing(self, cell: object) -> bool:
         """Return whether a cell is missing."""
-        text = self.text(cell)
-        return text is None or (self.known is None and text.lower() in self.words)
+        if self.known is not None:
+            return self.text(cell) is None
+        number = self.number(cell)
+        return number is not None and number != number
+
+
+_CODED = re.compile("[-+]?0[0-9]")  # 007 is no 7
+
+
+@lru_cache(maxsize=64)
+def numbers_among(marks: frozenset[str]) -> frozenset[float]:
+    """Return the numbers that some marks for missing values write.
+
+    Args:
+        marks: The marks.
+
+    Examples:
+        >>> numbers_among(frozenset({"", "NA", "-999"}))
+        frozenset({-999})
+    """
+    return frozenset(number for mark in marks if (number := written_number(mark)) is not None)
+
+
+def is_mark(text: str, marks: frozenset[str]) -> bool:
+    """Return whether a text stands for a missing value: as one of some marks, or as the number that one writes.
+
+    Args:
+        text: The text.
+        marks: The marks.
+
+    Examples:
+        >>> [is_mark(text, frozenset({"NA", "-9", "7"})) for text in ("-9", "-9.0", "NA", "9", "007")]
+        [True, True, True, False, False]
+    """
+    return text in marks or (bool(numbers_among(marks)) and not _CODED.match(text)
+                             and written_number(text) in numbers_among(marks))
 
 
 def _is_gap(cell: object) -> bool:

@@ -18,7 +18,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_integer_dtype, is_numeric_dtype
 
 from fedfair.datasets.columns.convention import Asked
-from fedfair.datasets.columns.quantities import UNITS, sign_of
+from fedfair.datasets.columns.quantities import ROUNDED, UNITS, sign_of
 from fedfair.datasets.columns.relations import has_id_name
 from fedfair.datasets.columns.texts import (
     AMONG_NUMBERS,
@@ -84,6 +84,9 @@ def question_on_numbers(name: str, known: pd.Series, asked: Asked) -> str | None
     mark = None if asked.missing_marks is not None else doubtful_mark(known)
     if mark is not None:
         return f'does {mark:g} in column {name!r} stand for a missing value? Then give missing_marks = ["{mark:g}"]'
+    if _is_whole(known) and float(known.abs().max()) >= ROUNDED:
+        return (f"are the numbers in column {name!r}, of {len(str(int(known.abs().max())))} digits, codes? Numbers of "
+                f'so many are rounded, so that some are one. Then give categorical = ["{name}"]')
     if _is_whole(known) and len(known) > _MANY and known.is_unique:
         return (f"does column {name!r}, with another whole number in every row, identify records? Then give without = "
                 f'["{name}"]')

@@ -147,7 +147,7 @@ _MONEY = (r"US\$|R\$|A\$|C\$|[$€£¥₹₽₩₺₪฿₫₴]|kr\.?|zł|Kč|Ft
 _SPACES = " \u00a0\u202f\u2009"
 _SHAPE = re.compile(
     rf"(?P<owed>\()?(?P<minus>[-+\u2212]?)[{_SPACES}]*(?P<before>{_MONEY})?[{_SPACES}]*(?P<inner>[-+\u2212]?)"
-    rf"(?P<digits>[\d.,](?:[\d.,'\u2019{_SPACES}]*[\d.,])?)(?P<power>[eE][-+]?\d+)?[{_SPACES}]*(?P<behind>{_MONEY}|[%‰])?"
+    rf"(?P<digits>[\d.,](?:[\d.,'\u2019{_SPACES}]*[\d.,])?)(?P<power>[eE][-+]?\d+)?(?P<after>[-\u2212]|(?<=[.,])(?:--|[\u2013\u2014]))?[{_SPACES}]*(?P<behind>{_MONEY}|[%‰])?"
     r"(?(owed)\))", re.ASCII)
 
 
@@ -163,6 +163,9 @@ def _digits(mark: str) -> re.Pattern[str]:
 def plain(text: str, mark: str, sign: str | None = None) -> str | None:
     """Write a number as programs do, with a dot before decimals and without signs of money.
 
+    A minus may stand behind the digits, as SAP writes it; behind a mark for decimals a dash stands for none of them, as
+    on Swiss and German price tags.
+
     Args:
         text: Text without spaces around it.
         mark: Decimal mark, "." or ",".
@@ -170,13 +173,21 @@ def plain(text: str, mark: str, sign: str | None = None) -> str | None:
 
     Returns:
         The number as text, None if the text is no such number.
+
+    Examples:
+        >>> plain("$1,234.50", "."), plain("1.234,50-", ","), plain("-5-", "."), plain("Fr. 1'250.-", ".")
+        ('1234.50', '-1234.50', None, '1250.')
     """
     parts = _SHAPE.fullmatch(text)
     if not parts or not _digits(mark).fullmatch(parts["digits"]):
         return None
     if sign is not None and (own := _sign(parts)) != sign and (own or (sign in "%‰" and sign)):
         return None
-    negative = bool(parts["owed"]) or "-" in (signs := parts["minus"] + parts["inner"]) or "\u2212" in signs
+    signs = parts["minus"] + parts["inner"]
+    is_below = bool(parts["after"]) and parts["digits"][-1] not in ".,"
+    if is_below and (signs or parts["owed"]):
+        return None
+    negative = bool(parts["owed"]) or is_below or "-" in signs or "\u2212" in signs
     digits = re.sub(rf"[^\d{re.escape(mark)}]", "", parts["digits"]).replace(mark, ".")
     return f"{'-' * negative}{digits}{parts['power'] or ''}"
 

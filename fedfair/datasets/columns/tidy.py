@@ -16,7 +16,7 @@ from pandas.api.types import (
     is_timedelta64_dtype,
 )
 
-from fedfair.datasets.columns.cell import folded
+from fedfair.datasets.columns.cell import folded, is_mark, numbers_among
 from fedfair.datasets.columns.convention import ALL, ANY_SIGN, PLAIN, Asked, Quantity, Reading
 from fedfair.datasets.columns.quantities import DAY, number_of, quantity_of_text
 from fedfair.datasets.columns.texts import all_spelled, marks_of, same_capitals, without_words
@@ -177,6 +177,7 @@ def tidied_column(column: pd.Series, reading: Reading = PLAIN) -> pd.Series:
         return named(text, reading)
     found = column_numbers(text, name, reading)
     if found.notna().any() and bool((found.notna() == without_words(text).notna()).all()):
+        found = found if reading.quantity(name) else _without_numbers(found, reading.missing)  # in any writing
         return found.astype("float64" if found.isna().any() else found.to_numpy().dtype)
     return named(text, reading)
 
@@ -247,8 +248,10 @@ def cells(column: pd.Series, reading: Reading = PLAIN) -> pd.Series | None:
     """Return a column of text spelled in one way, with marks as missing values; None for a column of another kind."""
     if not is_text(column):
         return None
-    text = all_spelled(column.astype("string"))
-    return text.mask(text.isin(marks_of(str(column.name), reading)))
+    text, marks = all_spelled(column.astype("string")), marks_of(str(column.name), reading)
+    if not numbers_among(marks):
+        return text.mask(text.isin(marks))
+    return text.mask(text.isin([each for each in text.dropna().unique() if is_mark(each, marks)]))
 
 
 def named(text: pd.Series, reading: Reading) -> pd.Series:

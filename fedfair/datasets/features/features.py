@@ -100,13 +100,34 @@ def as_numbers(data: GroupedDataset, ranges: Sequence[Range]) -> GroupedDataset:
 
     Raises `ValueError` for a range that is empty, not finite or given twice, and for a column that holds no numbers.
     """
+    refuse_ranges(ranges)
+    for known in ranges:
+        data = _as_number(data, known.column)
+    return data
+
+
+def refuse_ranges(ranges: Sequence[Range]) -> None:
+    """Raise `ValueError` for a range that is empty, not finite or given twice.
+
+    Args:
+        ranges: Ranges of columns.
+    """
     for column, low, high in ranges:
         if not -math.inf < low < high < math.inf:
             raise ValueError(f"the range of {column} is {low:g} to {high:g}: give two numbers, the smaller first")
         if [named for named, _, _ in ranges].count(column) > 1:
             raise ValueError(f"ranges names {column} twice: leave one of them out")
-        data = _as_number(data, column)
-    return data
+
+
+def refuse_ends(column: str, edges: Sequence[float]) -> None:
+    """Raise `ValueError` for ends between bins that are not finite or do not rise.
+
+    Args:
+        column: Column of numbers.
+        edges: The ends.
+    """
+    if not all(map(math.isfinite, edges)) or not all(low < high for low, high in pairwise(edges)):
+        raise ValueError(f"the ends between bins of {column} are {list(edges)}: give finite numbers that rise")
 
 
 def _as_number(data: GroupedDataset, column: str) -> GroupedDataset:
@@ -265,6 +286,5 @@ def binned(data: GroupedDataset, edges: Mapping[str, Sequence[float]]) -> Groupe
 
 def _bins(column: str, edges: Sequence[float]) -> list[Feature]:
     """Return the features of a column's bins; raise `ValueError` for ends that are not finite or do not rise."""
-    if not all(map(math.isfinite, edges)) or not all(low < high for low, high in pairwise(edges)):
-        raise ValueError(f"the ends between bins of {column} are {list(edges)}: give finite numbers that rise")
+    refuse_ends(column, edges)
     return [Feature(column, bin=ends) for ends in pairwise((None, *edges, None))]

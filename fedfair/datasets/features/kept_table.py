@@ -15,7 +15,9 @@ import torch
 from pandas.api.types import union_categoricals
 from torch import Tensor
 
+from fedfair.datasets.columns.cell import numbers_among
 from fedfair.datasets.columns.convention import Reading
+from fedfair.datasets.columns.texts import marks_of
 from fedfair.datasets.columns.tidy import (
     cells,
     column_numbers,
@@ -137,7 +139,8 @@ def _numbers(column: pd.Series, reading: Reading) -> pd.Series:
     text = cells(column, reading)
     found = column if text is None else column_numbers(text, str(column.name), reading)
     numbers = pd.to_numeric(found, errors="coerce").to_numpy("float64", na_value=np.nan)
-    return pd.Series(np.where(np.isfinite(numbers), numbers, np.nan), name=column.name)
+    marked = [] if reading.quantity(str(column.name)) else [*numbers_among(marks_of(str(column.name), reading))]
+    return pd.Series(np.where(np.isfinite(numbers) & ~np.isin(numbers, marked), numbers, np.nan), name=column.name)
 
 
 def _categories(column: pd.Series, reading: Reading) -> pd.Series:

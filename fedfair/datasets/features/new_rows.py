@@ -17,6 +17,7 @@ from fedfair.datasets.columns.cell import (
     Doubt,
     counted_as_missing,
     counted_as_other,
+    numbers_among,
     refuse_absent,
     repeated,
     spelled,
@@ -107,8 +108,8 @@ def _numbers(cells: pd.Series, column: Column) -> tuple[pd.Series, list[Doubt]]:
     """Return the numbers of a column, NaN where one is missing, and the cells that are none."""
     if not column.quantity and (is_float_dtype(cells) or is_integer_dtype(cells)):
         numbers = cells.to_numpy("float64", na_value=np.nan)
-        strange = np.isinf(numbers)
-        return pd.Series(np.where(strange, np.nan, numbers)), _doubts(cells, strange)
+        strange, marked = np.isinf(numbers), np.isin(numbers, [*numbers_among(column.missing)])
+        return pd.Series(np.where(strange | marked, np.nan, numbers)), _doubts(cells, strange)
     found = _each(cells, column.number)
     strange = np.array([number is None for number in found], dtype=bool)
     return pd.Series([np.nan if number is None else number for number in found], dtype="float64"), _doubts(cells,

@@ -246,3 +246,17 @@ def test_what_gives_label_or_group_away_is_asked_and_no_fit_of_classes_as_groups
     assert "Favourable" not in said("data", "check", file, "--label", "outcome", "--group", "group", "--set",
                                     "favourable=a")
     assert "Next:" not in said("data", "check", file, "--label", "outcome", "--group", "outcome")
+    three = put(frame.assign(outcome=["a", "b", "c"] * (len(frame) // 3) + ["a"] * (len(frame) % 3)), tmp_path)
+    shown = said("data", "check", three, "--label", "outcome", "--group", "group", "--without", "refused")
+    assert "none of the 3 of outcome" in shown
+    assert "--favourable NAME" in shown
+
+
+def test_codes_of_more_digits_than_numbers_have_are_asked_about(tmp_path: Path) -> None:
+    """Two of them were one number, without a word."""
+    ids = [12345678901234567 + row % 5 for row in range(60)]
+    file = put(people(3).head(60).assign(account=ids), tmp_path)
+    shown = said("data", "check", file, "--label", "outcome", "--group", "group")
+    assert "Question: Are the numbers in column 'account', of 17 digits, codes?" in shown
+    assert "Question" not in said("data", "check", file, "--label", "outcome", "--group", "group", "--set",
+                                  'categorical=["account"]')

@@ -19,6 +19,7 @@ from tests.for_each import for_each
     ('without = ["a b"]; column c: without = ["c, d"]', ["--without", 'a b,"c, d"']),
     ('give missing_marks = ["-999"], or missing_marks = [] if it is a number', ["--set", 'missing_marks=["-999"]']),
     ('capitals = "same" if they are the same, or capitals = "different"', ["--set", "capitals=same"]),
+    ("give bands = [43, 66]", ["--set", "bands=[43, 66]"]),
     ('no = "setting", and nothing at all', []),
     ('a name with a bracket: without = ["]"]', []),
 ])
@@ -31,6 +32,8 @@ def test_options_keep_what_the_command_was_given_since_the_last_one_counts(tmp_p
     advice = 'without = ["d"]; categorical = ["y"], or numbers = ["y"]'
     assert shlex.split(as_options(advice, given)) == ["--without", 'a,"b, c",d', "--set", 'categorical=["x", "y"]',
                                                       "--set", 'numbers=["y"]']
+    wrong = {"set_": ["bands=[60, 30]"]}  # numbers are one list, not one name after another
+    assert shlex.split(as_options("bands is [60, 30]: give bands = [25, 60]", wrong)) == ["--set", "bands=[25, 60]"]
     file = tmp_path / "own.csv"
     rows = (f"n{each},{each % 900}00000{each}CF,{each % 50},{'fm'[each % 2]},{each % 3 % 2}" for each in range(1200))
     file.write_text("\n".join(["name,no,age,sex,y", *rows]))

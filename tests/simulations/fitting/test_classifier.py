@@ -111,6 +111,7 @@ def test_scikit_learns_own_checks_pass() -> None:
 
 @pytest.mark.parametrize(("settings", "words"), [({"favourable": "maybe"}, "favourable is"),
                                                  ({"epsilon": -1.0}, "epsilon"),
+                                                 ({"epsilon": "much"}, "epsilon"),
                                                  ({"monotonic_cst": [1, 0]}, "give 1, 0 or -1 by column"),
                                                  ({"monotonic_cst": {"age": "up"}}, "give 1, 0 or -1 by column")])
 def test_what_cannot_be_is_refused(rows: pd.DataFrame, settings: dict[str, object], words: str) -> None:
@@ -127,6 +128,49 @@ def test_what_cannot_be_is_refused(rows: pd.DataFrame, settings: dict[str, objec
     for name in ("label (y)", "sensitive feature", "site of the row"):
         with pytest.raises(ValueError, match="give it another name"):
             FairPrivateClassifier().fit(x.rename(columns={"age": name}), y, sensitive_features=sex, sites=sex)
+
+
+@pytest.mark.parametrize("given", ["sex", {"sex": ["f", "m"]}, 3])
+def test_groups_are_values_of_rows_and_no_name(rows: pd.DataFrame, given: Any) -> None:
+    x, y = rows[["age", "hours"]], rows["hired"]
+    with pytest.raises(ValueError, match=r"sensitive_features is .*: give a value for each row"):
+        FairPrivateClassifier().fit(x, y, sensitive_features=given)
+    with pytest.raises(ValueError, match=r"sites is .*: give a value for each row"):
+        FairPrivateClassifier().fit(x, y, sites=given)
+    with pytest.raises(ValueError, match="gap_among is 'fm': give a list"):
+        FairPrivateClassifier(gap_among="fm").fit(x, y, sensitive_features=rows["sex"])
+
+
+def test_values_that_pandas_numbers_in_another_order_are_refused(rows: pd.DataFrame) -> None:
+    """Each was that of another row, without a word."""
+    x, y, sex = rows[["age", "hours"]].head(500), rows["hired"].head(500), rows["sex"].head(500)
+    other = sex.sample(frac=1, random_state=0).index
+    for given in ({"y": y[other], "sensitive_features": sex}, {"y": y, "sensitive_features": sex[other]},
+                  {"y": y, "sensitive_features": sex, "sites": sex[other].to_frame()}):
+        with pytest.raises(ValueError, match="has the index of X in another order"):
+            FairPrivateClassifier().fit(x, **given)
+    made = FairPrivateClassifier(epsilon=20.0, random_state=0)
+    made.fit(x.loc[other], y[other], sensitive_features=sex[other].to_numpy())
+    made.fit(x, y.reset_index(drop=True).set_axis(range(7, 507)), sensitive_features=sex)
+
+
+@pytest.mark.parametrize(("made", "classes", "names"), [
+    (lambda is_one: pd.Series(is_one, dtype="boolean"), [False, True], ["False", "True"]),
+    (lambda is_one: pd.Series(is_one, dtype="Int64") + 2**60, [2**60, 2**60 + 1], ["000000", "000001"]),
+    (lambda is_one: pd.Series(is_one, dtype=object), [False, True], ["False", "True"]),
+    (lambda is_one: np.where(is_one, 10, 9).astype(object), [9, 10], ["9", "10"]),
+    (lambda is_one: np.where(is_one, "yes", "no"), ["no", "yes"], ["no", "yes"]),
+    (lambda is_one: np.where(is_one, "9", "10"), ["10", "9"], ["000000", "000001"]),  # a fit sorts them as numbers
+    (lambda is_one: np.where(is_one, "a", "NA"), ["NA", "a"], ["000000", "000001"])])  # a missing value to a fit
+def test_classes_keep_their_type_and_a_card_has_their_names(rows: pd.DataFrame, made: Any, classes: list[Any],
+                                                            names: list[str]) -> None:
+    """Nullable ones became fractions, so that two large codes were one; a card called them 000000 and 000001."""
+    x, is_one = rows[["age", "hours"]].head(800), (rows["age"] > 50).head(800).to_numpy()
+    fitted = FairPrivateClassifier(epsilon=50.0, random_state=0).fit(x, made(is_one))
+    assert fitted.classes_.tolist() == classes
+    assert (fitted.predict(x) == fitted.classes_[1])[is_one].mean() > 0.9
+    assert "selection rates differ" not in fitted.card_  # there are no groups
+    assert f"Deciding between {names[0]} and {names[1]} ({names[1]} is the favourable class)" in fitted.card_
 
 
 def test_a_gap_renames_no_other_group(rows: pd.DataFrame) -> None:

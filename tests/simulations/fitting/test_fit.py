@@ -167,6 +167,30 @@ def test_a_gap_that_no_model_keeps_is_told(tmp_path: Path) -> None:
     assert any("model of the front was within the gap of 0 on" in line for line in caveats(story))
 
 
+def test_without_a_favourable_class_no_rates_are_told_nor_a_gap_of_them_taken(tmp_path: Path) -> None:
+    """The page of three classes called the second one favourable, whose rates it then said to be unknown."""
+    rows = people(1500)
+    rows["hired"] = np.where(rows["age"] < 35, "no", np.where(rows["age"] < 60, "perhaps", "yes"))
+    rows.to_csv(tmp_path / "three.csv", index=False)
+    command = ["fit", str(tmp_path / "three.csv"), "--label", "hired", "--group", "sex", "--epsilon", "20"]
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, [*command, "--out", str(out)], env={"COLUMNS": "300"})
+    assert (done.exit_code, "no class is named as the favourable one" in done.output) == (0, True), done.output
+    assert "perhaps predicted" not in done.output
+    for face in ("report.html", "card.md"):
+        text = (out / face).read_text()
+        assert "none is the favourable class, so that there are no rates of decisions" in text
+        assert "perhaps is the favourable" not in text
+        assert "the favourable class is perhaps" not in text
+    assert json.loads((out / "card.json").read_text())["task"]["favourable"] is None
+    refused = CliRunner().invoke(app, ["choose", str(out), "--demographic-parity", "0.1"])
+    assert (refused.exit_code, "none of three classes or more is favourable" in " ".join(refused.stderr.split())) == (
+        2, True), refused.output
+    named = CliRunner().invoke(app, [*command, "--favourable", "yes", "--gap", "0.5", "--out", str(tmp_path / "named")])
+    assert named.exit_code == 0, named.output
+    assert "the favourable class is yes" in (tmp_path / "named" / "report.html").read_text()
+
+
 def test_groups_and_classes_may_have_the_same_names(tmp_path: Path) -> None:
     """As of columns of 0 and 1, which are as different as columns of f and m, yes and no."""
     table = people(2000).drop(columns="postcode")

@@ -142,6 +142,17 @@ def test_a_fit_says_which_texts_look_like_quantities(tmp_path: Path) -> None:
     assert not any("kilos look" in doubt for doubt in doubts)
 
 
+def test_a_fit_says_of_which_numbers_some_are_other_texts_and_count_as_missing(tmp_path: Path) -> None:
+    """A tenth of a column was missing without a word, as where a bank writes what is owed in words."""
+    frame = people(2000).drop(columns=["born", "postcode"])
+    numbers = (frame.index % 40 + 50).astype(str)
+    frame["owed"] = np.where(frame.index % 10 == 0, "see note", numbers)
+    frame["paid"] = np.where(frame.index % 10 == 0, "", numbers)
+    frame["due"] = np.where(frame.index % 10 == 0, numbers + "-", numbers)  # as SAP writes what is below 0
+    told_of = [doubt for doubt in caveats(told(frame, {}, tmp_path / "out")) if "no numbers as its others" in doubt]
+    assert [doubt.partition(" are texts")[0] for doubt in told_of] == ["Some values of owed"]
+
+
 def test_bands_of_ages_are_categories_of_which_a_fit_asks_nothing_as_the_check_does(tmp_path: Path) -> None:
     draws = np.random.default_rng(8)
     made = people(3000).assign(band=draws.choice(["18-24", "25-34", "35-44", "65+"], 3000),

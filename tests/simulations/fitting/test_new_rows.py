@@ -174,6 +174,38 @@ def test_a_formula_that_is_not_computed_is_refused(fitted: Path, tmp_path: Path,
     assert decided(40, 40, note=cell)[0] == decided(40, "#N/A")[0] == 0
 
 
+@pytest.mark.parametrize("ext", ["csv", "parquet", "xlsx"])
+def test_a_number_that_stands_for_a_missing_value_does_so_in_every_format_and_writing(tmp_path: Path, ext: str) -> None:
+    """-999.0 of a Parquet file or a workbook, and of text, was the lowest number, in the training and in new rows."""
+    draws = np.random.default_rng(3)
+    lost = draws.random(1500) < 0.2
+    frame = pd.DataFrame({"x": np.where(lost, -999.0, draws.normal(100, 30, 1500).round(1)),
+                          "code": draws.choice([1, 2, -9], 1500), "sex": draws.choice(["f", "m"], 1500)})
+    frame["y"] = np.where(lost | (frame["x"] > 100), "up", "down")
+    write: dict[str, Any] = {"csv": lambda rows, path: rows.to_csv(path, index=False),
+                             "parquet": lambda rows, path: rows.to_parquet(path),
+                             "xlsx": lambda rows, path: rows.to_excel(path, index=False)}
+    file, out = tmp_path / f"table.{ext}", tmp_path / "out"
+    write[ext](frame, file)
+    read = {"randomness": "seeded", "categorical": ["code"], "missing_marks": ["-999", "-9"]}
+    story = save(fit(Wanted(file, "y", "sex", 20.0, settings=read)), out)
+    about = story.scorecard.set_index(["column", "value"])["training records"].astype(float)
+    assert abs(about["x", "missing"] - lost.sum()) < 40
+    assert abs(about["code", "missing"] - (frame["code"] == -9).sum()) < 40
+    expected = "up", "up", "down", "up"
+    for first, other in (("-999.0", "-999"), ("-999.00", "\u2212999"), ("-9.99e2", "999-")):
+        cells = (first, other, "20", "150")
+        new = written(tmp_path, [["x", "code", "sex"], *([cell, "-9.0", "f"] for cell in cells)])
+        code, decided, said = by_all(out, new)
+        assert (code, tuple(decided)) == (0, expected), said
+        assert "2 of 4 rows have none of the values" in said
+        assert "'code'" not in said
+    for kind, to in write.items():
+        to(pd.DataFrame({"x": [-999.0, -999, 20, 150], "code": -9, "sex": "f"}), tmp_path / f"new.{kind}")
+        code, decided, said = by_command(out, tmp_path / f"new.{kind}")
+        assert (code, tuple(decided), "2 of 4 rows have" in said) == (0, expected, True), (kind, said)
+
+
 def test_na_is_a_country_where_the_settings_say_so_in_every_form(tmp_path: Path) -> None:
     """It is a missing value elsewhere, and decided as one."""
     draws = np.random.default_rng(4)

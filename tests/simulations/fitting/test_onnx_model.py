@@ -135,7 +135,9 @@ def test_the_command_writes_both(folder: Path, tmp_path: Path) -> None:
     assert onnx.read_bytes() == onnx_model(Story.read(folder))
     assert python.read_text(encoding="utf-8") == (folder / "predict.py").read_text(encoding="utf-8")
     for arguments, words in ((["export", str(folder)], "nothing to export"), (["export", str(tmp_path), "--onnx",
-                             str(onnx)], "holds no fit")):
+                             str(onnx)], "holds no fit"), (["export", str(folder), "--onnx", str(onnx), "--python",
+                             str(onnx)], "is named for both forms"), (["ledger", str(folder), "--delta", "2"],
+                             "delta is 2, but it is a probability")):
         refused = CliRunner().invoke(app, arguments)
         assert refused.exit_code == 2
         assert words in refused.stderr

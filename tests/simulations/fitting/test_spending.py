@@ -58,6 +58,36 @@ def test_a_favourable_class_that_is_none_is_refused_before_anything_is_charged(t
     assert counted.fits == 0
 
 
+@pytest.mark.parametrize(("change", "more", "said"), [
+    ({"sex": "f"}, {}, "the single value"), ({"sex": [*range(400)]}, {}, "too many for a group"),
+    ({"hired": [*range(150), *range(150), *range(100)]}, {}, "too many for a label"),
+    ({"sex": ["all", "m"] * 200}, {}, "is called 'all'"),
+    ({}, {"settings": {"without": ["age", "hours", "school", "postcode"]}}, "no column is left to learn from"),
+    ({}, {"settings": {"ranges": {"age": [30, 0]}}}, "the smaller first"),
+    ({}, {"settings": {"edges": {"age": [5, 4]}}}, "finite numbers that rise"),
+    ({}, {"settings": {"dtype": "float32"}}, "only exact enough"), ({}, {"delta": 0.5}, "figures_epsilon is 0"),
+    ({"hired": ["a", "b", "c", "d"] * 100}, {"gap": 0.1}, "none of the 4 classes"),
+    ({"hired": ["a", "b", "c", "d"] * 100}, {"monotone": ("age=up",)}, "there are 4 classes"),
+    ({}, {"site": "postcode"}, "too many for a group"), ({"predicted": 1}, {}, "is called as what a model adds"),
+    ({"P(yes)": 1}, {}, "is called as what a model adds")])
+def test_what_is_public_is_refused_before_anything_is_charged(change: dict[str, Any], more: dict[str, Any], said: str,
+                                                              tmp_path: Path) -> None:
+    """Groups, classes, sites and settings were looked at when the kinds of columns had been released already."""
+    counted = Spending(tmp_path / "fits.jsonl")
+    with pytest.raises(ValueError, match=said):
+        fit(Wanted(people(400).assign(**change), "hired", "sex", count_in=counted.path, **more))
+    assert counted.fits == 0
+
+
+def test_settings_of_a_file_and_of_what_no_row_tells_beforehand_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    people(400).to_excel(tmp_path / "people.xlsx", index=False, startrow=2)
+    counted = Spending(tmp_path / "fits.jsonl")
+    for settings in ({}, {"bands": {"age": [30, 60]}}, {"participant": "postcode"}):
+        fit(Wanted(tmp_path / "people.xlsx", "hired", "sex", count_in=counted.path,
+                   settings={"header_row": 3, "sheet": "Sheet1", **settings}))
+    assert counted.fits == 3
+
+
 def test_the_check_names_the_favourable_class_as_a_fit_takes_it(tmp_path: Path) -> None:
     """Where capitals do not matter, a fit has small letters, since no record may decide it for others."""
     frame = people(400).assign(hired=lambda rows: rows["hired"].str.upper())

@@ -36,6 +36,7 @@ class Convention(NamedTuple):
     packed: str
     ends: str
     announced: bool
+    behind: bool  # a minus, as SAP writes it
 
 
 conventions = st.builds(
@@ -44,7 +45,7 @@ conventions = st.builds(
     quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
     encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"]), missing=st.sampled_from(["", "?", "NA"]),
     sign=st.sampled_from(["{}", "€{}", "{} €", "{}%", "$ {}"]), packed=st.sampled_from([*PACKED]),
-    ends=st.sampled_from(["\n", "\r\n"]), announced=st.booleans())
+    ends=st.sampled_from(["\n", "\r\n"]), announced=st.booleans(), behind=st.booleans())
 
 
 class Truth(NamedTuple):
@@ -70,6 +71,7 @@ def written(amount: float | None, places: int, how: Convention) -> str:
         return how.missing
     other = "," if how.decimal == "." else "."
     text = f"{amount / 10**places:,.{places}f}"
+    text = f"{text[1:]}-" if how.behind and amount < 0 and "%" not in how.sign else text
     mark = other if how.thousands == "other" else how.thousands
     return how.sign.format(text.replace(",", "T").replace(".", how.decimal).replace("T", mark))
 
