@@ -144,7 +144,7 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
     data = _with_roles(leave_out(data, [name for name in without if name not in unread]), whole, participant, weight,
                        site, asked)
     own = [features[name] for name in features if name != participant]
-    return _from_rows(data, features.index, own, None if participant is None else raw.loc[features.index, participant])
+    return _from_rows(data, features.index, own, raw.loc[features.index, participant] if participant else None)
 
 
 def from_chunks(chunks: Chunks, label: str, group: str, participant: str | None = None, without: Sequence[str] = (),
@@ -329,9 +329,7 @@ def from_csv(path: Path, label: str, group: str, missing: Missing = "refuse", pa
 def complete(frame: pd.DataFrame, missing: Missing, roles: Sequence[str | None] = ()) -> pd.DataFrame:
     """Return the rows without missing values; columns with no value at all are not looked at.
 
-    Columns with `roles` cannot be left out.
-
-    Raises `ValueError` if other rows may not be dropped, or if no row is complete.
+    Columns with `roles` cannot be left out. Raises `ValueError` if rows may not be dropped, or if no row is complete.
     """
     counts = frame.loc[:, frame.notna().any()].isna().sum()
     counts = counts[counts > 0]

@@ -24,7 +24,8 @@ from fedfair.models.published import loss
 from fedfair.node.large_batches import probe_of
 from fedfair.node.noisy_sums import Contribution, clipped_sum, exact_counts, is_bounded, noisy_counts, release
 from fedfair.node.vectorised_training import local_updates
-from fedfair.protocol.round import LocalTraining, Round, proximal_share
+from fedfair.protocol.local_budget import proximal_share
+from fedfair.protocol.round import LocalTraining, Round
 from fedfair.secure_sums.party import Party
 
 

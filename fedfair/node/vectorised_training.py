@@ -21,7 +21,8 @@ from fedfair.datasets.partition import Shares
 from fedfair.gradients.layer_gradients import Gradients
 from fedfair.mechanisms.randomness import generator
 from fedfair.models.published import loss
-from fedfair.protocol.round import LocalSgd, proximal_share
+from fedfair.protocol.local_budget import proximal_share
+from fedfair.protocol.round import LocalSgd
 
 _NUMBERS, _GPU_NUMBERS = 2**20, 2**28
 """Largest number of stacked weights on a CPU, whose cache is best served by few, and on a GPU, whose cores need many.

@@ -1,6 +1,7 @@
 """A target epsilon for clients that train by themselves: each finds its noise by its own public number of records.
 
-Client and server compute the same noise from the same numbers, so that the ledger charges what was added.
+Client and server compute the same noise from the same numbers, so that the ledger charges what was added. What a client
+does in a round beside: how many steps it takes, and how its weights are held near the first ones.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fedfair.accounting.events import Release, joint_multiplier
 from fedfair.protocol.fields import MOST_STEPS
@@ -74,3 +75,41 @@ def noise_within(budget: LocalBudget, rate: float, steps: int, counting: bool) -
         return {Release(rate, joint): budget.rounds * steps}
 
     return calibrate(charged, budget.epsilon, budget.delta, budget.accountant) if steps else 1.0
+
+
+class LocalEpoch(NamedTuple):
+    """Number of steps, sampling rate and expected batch size of one client's local epoch, or of several in a round.
+
+    Of N records in batches of b: max(1, int(N / b)) steps an epoch at the rate min(1, b / N), and batches of min(b, N).
+    A client without records takes no step.
+    """
+
+    steps: int
+    rate: float
+    batch_size: int
+
+    @staticmethod
+    def of(records: int, batch_size: int, epochs: int = 1) -> LocalEpoch:
+        """Return the local epochs of a client with this public number of records."""
+        if records == 0:
+            return LocalEpoch(0, 0.0, 0)
+        steps = epochs * max(1, records // batch_size)
+        return LocalEpoch(steps, min(1.0, batch_size / records), min(batch_size, records))
+
+
+def proximal_share(learning_rate: float, proximal: float) -> float:
+    """Return how far back towards the first weights w_0 the proximal term takes those after a step: 0 nowhere, 1 all.
+
+    It is the term's own step, taken exactly: `w <- v - lr mu (w - w_0)`, solved for w, from the weights v after a step
+    along the noisy gradient. So it overshoots for no mu.
+
+    Args:
+        learning_rate: Learning rate lr of the step.
+        proximal: Weight mu of the term mu / 2 ||w - w_0||^2 (FedProx; Li et al. 2020, Equation 2).
+
+    Examples:
+        >>> proximal_share(0.5, 0.0), proximal_share(0.5, 2.0)
+        (0.0, 0.5)
+    """
+    pull = learning_rate * proximal
+    return pull / (1 + pull)

@@ -17,45 +17,7 @@ from fedfair.mechanisms.rule_numbers import is_number
 from fedfair.mechanisms.rule_trial import refuse_broken_query, refuse_broken_rule
 from fedfair.models.optimizers import OptimizerName
 from fedfair.plugins.text_values import from_json
-from fedfair.protocol.local_budget import LocalBudget, noise_within
-
-
-class LocalEpoch(NamedTuple):
-    """Number of steps, sampling rate and expected batch size of one client's local epoch, or of several in a round.
-
-    Of N records in batches of b: max(1, int(N / b)) steps an epoch at the rate min(1, b / N), and batches of min(b, N).
-    A client without records takes no step.
-    """
-
-    steps: int
-    rate: float
-    batch_size: int
-
-    @staticmethod
-    def of(records: int, batch_size: int, epochs: int = 1) -> LocalEpoch:
-        """Return the local epochs of a client with this public number of records."""
-        if records == 0:
-            return LocalEpoch(0, 0.0, 0)
-        steps = epochs * max(1, records // batch_size)
-        return LocalEpoch(steps, min(1.0, batch_size / records), min(batch_size, records))
-
-
-def proximal_share(learning_rate: float, proximal: float) -> float:
-    """Return how far back towards the first weights w_0 the proximal term takes those after a step: 0 nowhere, 1 all.
-
-    It is the term's own step, taken exactly: `w <- v - lr mu (w - w_0)`, solved for w, from the weights v after a step
-    along the noisy gradient. So it overshoots for no mu.
-
-    Args:
-        learning_rate: Learning rate lr of the step.
-        proximal: Weight mu of the term mu / 2 ||w - w_0||^2 (FedProx; Li et al. 2020, Equation 2).
-
-    Examples:
-        >>> proximal_share(0.5, 0.0), proximal_share(0.5, 2.0)
-        (0.0, 0.5)
-    """
-    pull = learning_rate * proximal
-    return pull / (1 + pull)
+from fedfair.protocol.local_budget import LocalBudget, LocalEpoch, noise_within
 
 
 @dataclass(frozen=True, kw_only=True)

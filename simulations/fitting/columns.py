@@ -10,12 +10,15 @@ import numpy as np
 import pandas as pd
 
 from fedfair.datasets.columns.kinds import holds_dates
+from fedfair.datasets.features.encoding import Encoding
 from fedfair.datasets.features.features import refuse_ends, refuse_ranges
 from fedfair.datasets.files.chunks import Chunks
 from fedfair.datasets.grouped import crossed
 from fedfair.datasets.names import toml_key
 from fedfair.datasets.table import from_chunks
 from fedfair.fairness.intervals import places_of
+from fedfair.moments.monotone import directions_of, refuse_unordered
+from fedfair.moments.sums import CLASSES
 from fedfair.plugins.registry import unknown
 from simulations.settings.experiment import Experiment
 
@@ -172,3 +175,20 @@ def _refuse_durations(made: Experiment, durations: Sequence[str]) -> None:
         if name in plain - {*dict(made.quantities or ())}:
             raise ValueError(f"column {name!r} holds durations, which are no plain numbers: take their days with "
                              f'quantities = {{ {toml_key(name)} = "duration" }}, beside a range or ends of bins')
+
+
+def refuse_classes(made: Experiment, classes: int, gap: float | None, monotone: Sequence[str]) -> None:
+    """Raise `ValueError` for what cannot be asked with so many classes: a gap between rates of none, and directions.
+
+    Args:
+        made: Settings of the fit.
+        classes: Number of classes.
+        gap: Largest gap that is asked; None for any.
+        monotone: Columns with a direction, as "income=up".
+    """
+    if classes == CLASSES:
+        return
+    refuse_unordered(directions_of(monotone), Encoding(), classes)
+    if gap is not None and made.favourable is None:
+        raise ValueError(f"gap is {gap}, but none of the {classes} classes is named as the favourable one, of "
+                         "whose decisions rates could differ: name one by favourable, or leave the gap out")

@@ -15,20 +15,18 @@ from fedfair.accounting import Ledger, Release, epsilon, multiplier_of
 from fedfair.accounting.events import Preprocessed
 from fedfair.accounting.selection import Charged
 from fedfair.datasets.columns.tidy import reading_as_asked
-from fedfair.datasets.features.encoding import Encoding
 from fedfair.datasets.features.features import Range
 from fedfair.datasets.files.chunks import hold_chunks, release_chunks
 from fedfair.datasets.files.in_memory import removed_after
 from fedfair.datasets.files.query import Query
 from fedfair.mechanisms.randomness import SystemEntropy, random_bits, source
 from fedfair.moments.heads import Constraint
-from fedfair.moments.monotone import directions_of, refuse_unordered
+from fedfair.moments.monotone import directions_of
 from fedfair.moments.sums import CLASSES, SENSITIVITY
 from simulations.engines.engines import Engine
 from simulations.engines.run import rehearse, run
+from simulations.fitting import columns as before
 from simulations.fitting.budget import Budget, Needed, Spending, bins_for, chosen_delta, divided, needed, refuse_large
-from simulations.fitting.columns import may_have_commas, refuse_added, unknown_columns, with_declared
-from simulations.fitting.columns import without_records as table_without_records
 from simulations.fitting.kinds import Counts, Kinds, count, kinds
 from simulations.fitting.private_selection import Among, Terms, among, refuse_unfit, select
 from simulations.results.result import Result
@@ -194,8 +192,8 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
         refuse_unfit(made, wanted.settings, wanted.gap, selected)
     table, reading = hold_chunks(Path(str(made.csv)), made.asked), reading_as_asked(made.asked)  # the run takes it
     directed = directions_of(wanted.monotone)
-    made = with_declared(made, table, [*directed])
-    asked, commas = unknown_columns(made, table.names), may_have_commas(made, table.separator)
+    made = before.with_declared(made, table, [*directed])
+    asked, commas = before.unknown_columns(made, table.names), before.may_have_commas(made, table.separator)
     if table.stated is not None:
         _refuse_large(made, wanted, table.stated, CLASSES, bool(asked))
     roles = dict.fromkeys(filter(None, (made.label, *made.attributes, made.site)))
@@ -203,8 +201,8 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     _refuse_large(made, wanted, counts.records, counts.classes, bool(asked))
     if not made.bands or made.label not in made.attributes:
         made.favourable_class(counts.names)  # refuses what is no class, before anything is charged
-    refuse_classes(made, wanted, counts.classes)
-    refuse_added(made, table.names, counts.names)
+    before.refuse_classes(made, counts.classes, wanted.gap, wanted.monotone)
+    before.refuse_added(made, table.names, counts.names)
     delta = chosen_delta(wanted.delta, counts.records)
     if selected is None and "split" not in wanted.settings and _can_leave_out(made, counts):
         made = made.model_copy(update={"split": (1.0, 0.0, 0.0)})
@@ -218,7 +216,7 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     told = [name for name in directed if name in asked]
     if not (commas and made.bands):  # of a number with a comma nobody knows yet whether it is in a band
         settings = {name: value for name, value in wanted.settings.items() if name not in _OF_FILES}
-        bare = table_without_records(made, table.names, counts.roles, counts.records)
+        bare = before.without_records(made, table.names, counts.roles, counts.records)
         rehearse(Experiment(**{**settings_of(replace(wanted, data=bare, settings=settings), _OWN), **public,
                                "numbers": (*made.numbers, *asked)}))
     wanted.charge(delta)
@@ -254,22 +252,6 @@ def _refuse_large(made: Experiment, wanted: Wanted, rows: int, classes: int, has
         delta = chosen_delta(wanted.delta, rows)
         budget = divided(wanted.epsilon, delta, made.accountant, has_unknown, made.holds_out)
         refuse_large(rows, classes, made.split, budget, delta, made.accountant)
-
-
-def refuse_classes(made: Experiment, wanted: Wanted, classes: int) -> None:
-    """Raise `ValueError` for what cannot be asked with so many classes: a gap between rates of none, and directions.
-
-    Args:
-        made: Settings of the fit.
-        wanted: What is asked.
-        classes: Number of classes.
-    """
-    if classes == CLASSES:
-        return
-    refuse_unordered(directions_of(wanted.monotone), Encoding(), classes)
-    if wanted.gap is not None and made.favourable is None:
-        raise ValueError(f"gap is {wanted.gap}, but none of the {classes} classes is named as the favourable one, of "
-                         "whose decisions rates could differ: name one by favourable, or leave the gap out")
 
 
 def _as_directed(found: Kinds, directed: Sequence[str]) -> Kinds:

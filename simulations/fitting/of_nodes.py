@@ -20,7 +20,8 @@ from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import Engine, make_engine
 from simulations.engines.run import run
 from simulations.fitting.budget import Needed, chosen_delta, divided, needed
-from simulations.fitting.fit import Fitted, Wanted, refuse_classes, settings_of
+from simulations.fitting.columns import refuse_classes
+from simulations.fitting.fit import Fitted, Wanted, settings_of
 from simulations.results.result import Result
 from simulations.settings.deployment import DEPLOYMENT
 from simulations.settings.experiment import Experiment
@@ -49,7 +50,7 @@ def fit_nodes(wanted: Wanted, engine: str | Engine, folder: Path | None = None) 
     _refuse_trusted_server(made)
     nodes = make_engine(engine)
     sizes = nodes(lambda grid: population(grid, made.task, made.answer_timeout))
-    refuse_classes(made, wanted, sizes.classes)
+    refuse_classes(made, sizes.classes, wanted.gap, wanted.monotone)
     delta = chosen_delta(wanted.delta, math.ceil(sizes.records / made.split[0]))  # about the records of all parts
     budget = divided(wanted.epsilon, delta, made.accountant, has_unknown=False)
     planned = Experiment(**{**_settings(wanted), "delta": delta, "target_epsilon": budget.target_epsilon,

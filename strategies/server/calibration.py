@@ -14,7 +14,7 @@ from fedfair.accounting import Accountant, Release, calibrate, epsilon, multipli
 from fedfair.accounting.allocation import Allocation
 from fedfair.accounting.events import Preprocessed, Unit, joint_multiplier
 from fedfair.accounting.selection import Charged
-from fedfair.protocol.round import LocalEpoch
+from fedfair.protocol.local_budget import LocalEpoch
 from strategies.server.budget_shares import COUNT_NOISE_RATIO
 from strategies.server.population import Population
 from strategies.server.training import Training

@@ -15,8 +15,8 @@ from fedfair.accounting import Ledger
 from fedfair.mechanisms.noise import Trust
 from fedfair.node.node import ClientError
 from fedfair.protocol.fields import marked
-from fedfair.protocol.local_budget import LocalBudget
-from fedfair.protocol.round import LocalEpoch, Round
+from fedfair.protocol.local_budget import LocalBudget, LocalEpoch
+from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
 from strategies import find_strategy
 from strategies.server.budget_shares import COUNT_NOISE_RATIO

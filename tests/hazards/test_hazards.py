@@ -27,7 +27,7 @@ from fedfair.mechanisms.randomness import stream
 from fedfair.node import large_batches, noisy_sums
 from fedfair.node import node as host
 from fedfair.protocol import round as rounds
-from fedfair.protocol.round import LocalEpoch
+from fedfair.protocol.local_budget import LocalEpoch
 from fedfair.protocol.task import Task
 from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd_global import DpsgdGlobalAdapt

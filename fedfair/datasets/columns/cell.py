@@ -22,7 +22,9 @@ from fedfair.datasets.columns.quantities import (
     WRITTEN,
     duration_text,
     finite,
+    is_mark,
     number_of,
+    numbers_among,
     quantity_of,
     written_number,
 )
@@ -126,38 +128,6 @@ class Column(NamedTuple):
             return self.text(cell) is None
         number = self.number(cell)
         return number is not None and number != number
-
-
-_CODED = re.compile("[-+]?0[0-9]")  # 007 is no 7
-
-
-@lru_cache(maxsize=64)
-def numbers_among(marks: frozenset[str]) -> frozenset[float]:
-    """Return the numbers that some marks for missing values write.
-
-    Args:
-        marks: The marks.
-
-    Examples:
-        >>> numbers_among(frozenset({"", "NA", "-999"}))
-        frozenset({-999})
-    """
-    return frozenset(number for mark in marks if (number := written_number(mark)) is not None)
-
-
-def is_mark(text: str, marks: frozenset[str]) -> bool:
-    """Return whether a text stands for a missing value: as one of some marks, or as the number that one writes.
-
-    Args:
-        text: The text.
-        marks: The marks.
-
-    Examples:
-        >>> [is_mark(text, frozenset({"NA", "-9", "7"})) for text in ("-9", "-9.0", "NA", "9", "007")]
-        [True, True, True, False, False]
-    """
-    return text in marks or (bool(numbers_among(marks)) and not _CODED.match(text)
-                             and written_number(text) in numbers_among(marks))
 
 
 def _is_gap(cell: object) -> bool:

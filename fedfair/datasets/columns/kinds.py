@@ -144,8 +144,7 @@ _NEARLY = 0.9  # of a column's values are numbers: then the others are probably 
 class Column:
     """A column: what it is taken as, its values in words, the number of missing ones, and what is wrong with it.
 
-    `problem` says what is wrong and how to mend it; None if nothing is. `question` asks about what may be used as it
-    is, but is doubtful.
+    `problem` says what is wrong and how to mend it; None if nothing is. `question` asks about what is but doubtful.
     """
 
     name: str

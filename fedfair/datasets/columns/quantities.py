@@ -24,6 +24,7 @@ WRITTEN = {"date": "2024-01-31 or 2024-01-31 13:30", "duration": "3 days 12:00:0
 DAY, HOUR = 86_400_000_000, 3_600_000_000
 """Microseconds."""
 
+_CODED = re.compile("[-+]?0[0-9]")  # 007 is no 7
 _EPOCH = date(1970, 1, 1)
 _CLOCK = r"(\d{1,2}):(\d\d)(?::(\d\d)(?:\.(\d+))?)?"
 _DATE = re.compile(rf"(\d{{4}})-(\d\d)-(\d\d)(?:[T ]{_CLOCK}(?:(Z)|([+-])(\d\d):?(\d\d))?)?", re.ASCII)
@@ -276,3 +277,32 @@ def written_number(text: str) -> float | None:
     except ValueError:
         return None
     return number if number is None or abs(number) < ROUNDED else None
+
+
+@lru_cache(maxsize=64)
+def numbers_among(marks: frozenset[str]) -> frozenset[float]:
+    """Return the numbers that some marks for missing values write.
+
+    Args:
+        marks: The marks.
+
+    Examples:
+        >>> numbers_among(frozenset({"", "NA", "-999"}))
+        frozenset({-999})
+    """
+    return frozenset(number for mark in marks if (number := written_number(mark)) is not None)
+
+
+def is_mark(text: str, marks: frozenset[str]) -> bool:
+    """Return whether a text stands for a missing value: as one of some marks, or as the number that one writes.
+
+    Args:
+        text: The text.
+        marks: The marks.
+
+    Examples:
+        >>> [is_mark(text, frozenset({"NA", "-9", "7"})) for text in ("-9", "-9.0", "NA", "9", "007")]
+        [True, True, True, False, False]
+    """
+    return text in marks or (bool(numbers_among(marks)) and not _CODED.match(text)
+                             and written_number(text) in numbers_among(marks))

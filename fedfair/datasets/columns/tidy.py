@@ -16,9 +16,9 @@ from pandas.api.types import (
     is_timedelta64_dtype,
 )
 
-from fedfair.datasets.columns.cell import folded, is_mark, numbers_among
+from fedfair.datasets.columns.cell import folded
 from fedfair.datasets.columns.convention import ALL, ANY_SIGN, PLAIN, Asked, Quantity, Reading
-from fedfair.datasets.columns.quantities import DAY, number_of, quantity_of_text
+from fedfair.datasets.columns.quantities import DAY, is_mark, number_of, numbers_among, quantity_of_text
 from fedfair.datasets.columns.texts import all_spelled, marks_of, same_capitals, without_words
 from fedfair.datasets.columns.written_numbers import are_codes, common_sign, decimal_marks, numbers
 

@@ -15,8 +15,8 @@ import torch
 from pandas.api.types import union_categoricals
 from torch import Tensor
 
-from fedfair.datasets.columns.cell import numbers_among
 from fedfair.datasets.columns.convention import Reading
+from fedfair.datasets.columns.quantities import numbers_among
 from fedfair.datasets.columns.texts import marks_of
 from fedfair.datasets.columns.tidy import (
     cells,

@@ -17,7 +17,6 @@ from fedfair.datasets.columns.cell import (
     Doubt,
     counted_as_missing,
     counted_as_other,
-    numbers_among,
     refuse_absent,
     repeated,
     spelled,
@@ -26,6 +25,7 @@ from fedfair.datasets.columns.cell import (
     without_values,
 )
 from fedfair.datasets.columns.convention import MISSING
+from fedfair.datasets.columns.quantities import numbers_among
 from fedfair.datasets.columns.texts import AMONG_NUMBERS, marks_of
 from fedfair.datasets.columns.tidy import declared_quantity
 from fedfair.datasets.features.encoder import category_positions

@@ -11,7 +11,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message
 from torch import Tensor
 
 from fedfair.node.node import ClientError
-from fedfair.protocol.round import LocalEpoch, Round
+from fedfair.protocol.local_budget import LocalEpoch
+from fedfair.protocol.round import Round
 from strategies.server.known_clients import KnownClients
 from strategies.server.replies.foreign_values import claim, keeps_its_claim, shown
 from strategies.server.replies.reply_checks import MOST_RECORDS, UNCHANGED, check_size, whole
