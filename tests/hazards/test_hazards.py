@@ -133,10 +133,10 @@ def fairlens_called_proved(patch: Patch) -> None:
 
 
 def a_small_client_divides_by_the_batch_size_of_all(patch: Patch) -> None:
-    def careless(records: int, batch_size: int) -> LocalEpoch:
-        return LocalEpoch.of(records, batch_size)._replace(batch_size=batch_size)
+    def careless(records: int, batch_size: int, epochs: int) -> LocalEpoch:
+        return LocalEpoch.of(records, batch_size, epochs)._replace(batch_size=batch_size)
 
-    patch.setattr(host, "LocalEpoch", SimpleNamespace(of=careless))
+    patch.setattr(rounds, "LocalEpoch", SimpleNamespace(of=careless))
 
 
 def a_client_in_two_replies(patch: Patch) -> None:

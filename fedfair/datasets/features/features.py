@@ -101,8 +101,8 @@ def as_numbers(data: GroupedDataset, ranges: Sequence[Range]) -> GroupedDataset:
     Raises `ValueError` for a range that is empty, not finite or given twice, and for a column that holds no numbers.
     """
     refuse_ranges(ranges)
-    for known in ranges:
-        data = _as_number(data, known.column)
+    for column, _, _ in ranges:
+        data = _as_number(data, column)
     return data
 
 
