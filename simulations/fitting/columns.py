@@ -25,7 +25,7 @@ from simulations.settings.experiment import Experiment
 ROW_NUMBERS = "Unnamed: 0"
 """Name of a first column that has none: pandas and R write the numbers of rows there."""
 
-_ROWS = 100_000
+_ROWS = 10_000
 """Rows that are enough to try settings on."""
 
 _log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ def without_records(made: Experiment, names: Sequence[str], roles: pd.DataFrame,
     kept = {str(name): column.take(numbers % len(roles)).reset_index(drop=True) for name, column in roles.items()}
     own = {made.participant: pd.Series(numbers), **{name: pd.Series(1.0, numbers) for name in
                                                     (made.record_weight, *dict(made.bands or ()))}}
-    empty = pd.Series(pd.NA, numbers, dtype="str")
+    empty = pd.Series(np.nan, numbers)  # no texts, which would be looked at one by one
     return pd.DataFrame({name: kept.get(name, own.get(name, empty)) for name in names})
 
 
