@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
+from fedfair.datasets.features.lazy_rows import LazyRows
 from fedfair.datasets.partition import Shares
 from fedfair.fairness.group_counts import GroupCounts, Scores
 from fedfair.fairness.reject_option import RejectOption
@@ -290,9 +291,13 @@ class Node:
             "added to the model; look for extreme values among its records, or take a smaller learning rate")
 
     def _batch(self, data: GroupedDataset, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the features, `y` and `group` of some rows, on the device; of all rows, without a copy."""
-        chosen = slice(None) if len(rows) == len(data) and bool((rows.diff() > 0).all()) else rows
-        return data.features(chosen, self.device), data.y[chosen].to(self.device), data.group[chosen].to(self.device)
+        """Return the features, `y` and `group` of some rows, on the device.
+
+        They are copies, since a model may overwrite them, but for features that are made anew each time, of all rows.
+        """
+        y, groups = (part.index_select(0, rows).to(self.device) for part in (data.y, data.group))
+        is_all = isinstance(data.x, LazyRows) and len(rows) == len(data) and bool((rows.diff() > 0).all())
+        return data.features(slice(None) if is_all else rows, self.device), y, groups
 
     def _set(self, weights: Mapping[str, Tensor]) -> None:
         """Point the model's parameters at `weights`, without a copy unless it keeps channels last in memory."""

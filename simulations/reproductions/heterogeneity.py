@@ -99,12 +99,9 @@ class Entry(NamedTuple):
 def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Study:
     """Read the requested part of the configuration.
 
-    Raises what `Request.of_configuration` raises, and `ValueError` for a data set that is not in it.
+    Raises what `Request.of_data` raises.
     """
-    study = request.of_configuration(NAME, file, Study)
-    asked = request.among([*study.data])
-    return study.model_copy(update={"data": {name: study.data[name] for name in asked},
-                                    "others": tuple(name for name in study.data if name not in asked)})
+    return request.of_data(NAME, file, Study)
 
 
 def cells(study: Study) -> Iterator[tuple[Cell, dict[str, Any]]]:

@@ -85,6 +85,23 @@ class Request(NamedTuple):
         except ValidationError as error:
             raise SettingsError(f"{name}: {in_words(error, kind.model_fields)}") from None
 
+    def of_data(self, name: str, file: Path, kind: type[Described]) -> Described:
+        """Return the same of a configuration with a table for each data set: `data` that are asked for, and `others`.
+
+        Args:
+            name: Name of the reproduction.
+            file: Its configuration.
+            kind: What it describes, with fields `data` and `others`.
+
+        Raises:
+            ValueError: For a data set that is not in it, and what `of_configuration` raises.
+        """
+        study = self.of_configuration(name, file, kind)
+        known = dict(study)["data"]
+        asked = self.among([*known])
+        return study.model_copy(update={"data": {each: known[each] for each in asked},
+                                        "others": tuple(each for each in known if each not in asked)})
+
     def among(self, datasets: Sequence[str]) -> tuple[str, ...]:
         """Return the requested data sets of a reproduction, in its order; raise `ValueError` for an unknown one."""
         for name in self.datasets:

@@ -46,6 +46,14 @@ class Viewed(nn.Module):
         return self.convolution(x).view(len(x), -1)[:, :2]
 
 
+class Overwriting(nn.Linear):
+    """Layer that writes over its inputs."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return outputs of positive inputs."""
+        return super().forward(x.relu_())
+
+
 def hosted(model: nn.Module, x: Tensor) -> None:
     """Compute with the model twice, at contiguous weights."""
     zeros = torch.zeros(len(x), dtype=torch.long)
@@ -91,6 +99,17 @@ def test_a_batch_is_kept_for_equal_weights_in_one_round_alone() -> None:
     before = kept.probe.norms.clone()
     next(iter(weights.values())).add_(1.0)
     assert not torch.equal(host.batch(weights, first).probe.norms, before)
+
+
+def test_a_model_that_overwrites_its_inputs_changes_no_record() -> None:
+    """Also where a batch is all of them, as in methods that take every record."""
+    model = Overwriting(3, 2).double()
+    zeros, x = torch.zeros(40, dtype=torch.long), torch.randn(40, 3, dtype=torch.float64)
+    data = GroupedDataset(x.clone(), zeros, zeros, ("everybody",), 2)
+    host = Node({0: Parts(data, data, data)}, model, "cpu")
+    weights = {name: value.detach().clone() for name, value in model.named_parameters()}
+    host.batch(weights, Round(key="0", step=0, rates=(1.0,), noise_multiplier=1.0, trust=Trust.CENTRAL, clients=1))
+    assert torch.equal(host.clients.together.train.x, x)
 
 
 def test_rates_for_too_few_groups_are_refused() -> None:
